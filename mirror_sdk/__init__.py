@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         register_object,
     )
 
-    # These are in no __all__: with what they need, pandas, not every program has been installed.
+    # These names are not in __all__, because they need pandas, which may not be installed.
     from mirror_sdk.plan import AsyncPlan as AsyncPlan
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress

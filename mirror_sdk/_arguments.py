@@ -166,7 +166,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
 
 def closest(unknown: str, known: Iterable[str]) -> str:
-    """Name the known texts that are similar to an unknown one, ignoring case."""
+    """Name the known strings that are similar to an unknown one, ignoring case."""
     every = list(known)
     folded = [text.casefold() for text in every]
     close = difflib.get_close_matches(unknown.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)

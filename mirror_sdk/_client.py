@@ -82,9 +82,8 @@ class MirrorClient(WithAttributeSuggestions):
     All other methods are in groups: :attr:`devices`, :attr:`requests`, :attr:`subscriptions`, :attr:`notifications`,
     :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
 
-    A forked process may use the client too: it opens connections of its own, and both processes get the responses to
-    their requests. Watches and recorders stay with the parent. Closing the client in one process leaves it open in the
-    other.
+    A forked process may use the client too: it opens its own connections, and both processes get the responses to their
+    requests. Watches and recorders stay with the parent. Closing the client in one process leaves it open in the other.
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse` and these kinds of :class:`APIError`:
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
@@ -159,7 +158,7 @@ class MirrorClient(WithAttributeSuggestions):
         self._hold(session)
 
     def _hold(self, session: ClientSession) -> None:
-        """Store what all methods share. A client for tests passes a session of its own."""
+        """Store what all methods share. A client for tests passes its own session."""
         self._session = session
         session.client = ref(self)  # a weak one: the client ends when it is no longer used
         self._tables = TableReader(session)
@@ -372,7 +371,7 @@ class MirrorClient(WithAttributeSuggestions):
             timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
             if_match: The resource, desired value or revision that you expect. The service rejects the write if it has
-                accepted another one since, or if the status of the last one has changed.
+                accepted another one in the meantime, or if the status of the last one has changed.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
@@ -489,15 +488,15 @@ class MirrorClient(WithAttributeSuggestions):
                 ``path``, ``value`` and optionally ``content_type``. You can also pass a table with the index
                 ``device_id`` and a column per path, as ``state.mirror.wide()`` returns, or a list of
                 (device, path, value). All of these name devices by id or endpoint name. Rows without a value are
-                ignored. Texts in a table are parsed like a CSV of ``mirror plan``; see
+                ignored. Strings in a table are parsed as in the CSV files of ``mirror plan``; see
                 :func:`mirror_sdk.parse_value`. If a string is not a valid value, only its row is rejected. The
                 column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
             value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, instead of the table's ``path``.
             if_match: Whether to write each value only while the desired value is still the one in the table, according
-                to its ``desired_revision``. If there was another write since, the row is rejected with the check
-                ``changed`` and the current value, here or in ``apply()``; the others are written.
+                to its ``desired_revision``. If the resource has been written since then, the row is rejected with the
+                check ``changed`` and the current value, here or in ``apply()``; the others are written.
             read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
                 undone. Each read waits 20 s for its device; sleeping devices are not read. By default, planning sends
                 no request to a device.
@@ -542,7 +541,7 @@ class MirrorClient(WithAttributeSuggestions):
         paths: Collection[str] | None = None,
         devices: DevicesLike | None = None,
     ) -> Events:
-        """Iterate over events as they arrive, from this call on. Each iterator has a position of its own in the log.
+        """Iterate over events as they arrive, from this call on. Each iterator has its own position in the log.
 
         Events arrive in the order of the log. The iterator's ``position`` is the number of the last entry that it
         returned. A program can stop at any event and continue later with ``after=events.position``, without loss or
@@ -560,13 +559,14 @@ class MirrorClient(WithAttributeSuggestions):
                 default there is no limit. With ``timeout=0`` the iterator raises the failure at once.
             limit: The maximum number of events to return.
             after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
-            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
+            paths: Path patterns (``/3303/*``). Only observations of these paths are returned, plus gaps and unknown
+                entries.
             devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
                 Gaps and unknown entries are always included.
 
         Raises:
-            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``. The
-                iterator raises it, not this call.
+            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+                ``outage_timeout``. The iterator raises the error, not this call.
             NotFound: A device does not exist.
             TypeError: A single string was passed instead of a list.
             InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
@@ -596,7 +596,8 @@ class MirrorClient(WithAttributeSuggestions):
 
         Args:
             callback: Takes an event. Errors that it raises are logged and stored in ``Watch.errors``.
-            paths: Path patterns (``/3303/*``). All events other than observations of these paths are left out.
+            paths: Path patterns (``/3303/*``). The function is called only for observations of these paths, and for
+                gaps and unknown entries.
             devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
                 Gaps and unknown entries are always included.
             timeout: Seconds within which the watch must start, instead of the client's time limit.
@@ -647,13 +648,13 @@ class MirrorClient(WithAttributeSuggestions):
             path: The folder, such as ``run.parquet``.
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
                 future ones.
-            paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths. ``None``
-                selects every event. On some devices, a pattern may have no rule or subscription of this key, so that
-                its values do not arrive. A :class:`NotSubscribedWarning` names these patterns and devices.
+            paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths, gaps and
+                unknown entries. ``None`` selects every event. Values arrive only if a rule or a subscription of this
+                key covers them. A :class:`NotSubscribedWarning` lists the patterns and devices that are not covered.
             subscribe: Whether to add rules for these devices and paths, apply them now, and remove them when the
-                recorder stops; see ``client.subscriptions.rules.add()``. Other rules stay. After the end, devices send
-                subscribed values until they register again. If the recorder is killed, its rules stay until the next
-                recorder with the same folder stops.
+                recorder stops; see ``client.subscriptions.rules.add()``. Other rules stay. After the recorder has
+                stopped, each device keeps the subscriptions that these rules made until it registers again. If the
+                recorder is killed, its rules stay until the next recorder with the same folder stops.
             rotate_bytes: The recorder starts a new file at this size.
             rotate_seconds: The recorder finalizes a file after this many seconds, so that every program can read it.
             timeout: Seconds within which it must start. By default the client's limit applies to each request.
@@ -664,9 +665,8 @@ class MirrorClient(WithAttributeSuggestions):
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged; the message names it.
             TypeError: A single string was passed instead of a list.
-            InvalidValue: The folder contains something else or another recording, or another recorder is using it. Or
-                an argument is not a valid size, time or pattern. Or ``subscribe`` would exceed the limit of rules for a
-                key.
+            InvalidValue: The folder contains something else or another recording, or another recorder is using it. An
+                argument is not a valid size, time or pattern. ``subscribe`` would exceed the limit of rules for a key.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     print(client.subscriptions.rules.list())
@@ -733,7 +733,7 @@ class MirrorClient(WithAttributeSuggestions):
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        The devices are fetched one by one, each as of its own instant; ``client.fleet.snapshot()`` returns a whole
+        The devices are fetched one by one, each at a different instant; ``client.fleet.snapshot()`` returns a whole
         fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
         no path has a row, an :class:`EmptyTableWarning` is issued.
 
@@ -819,9 +819,9 @@ class MirrorClient(WithAttributeSuggestions):
         depend on ``devices``.
 
         ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at`` and ``oldest_at``, the beginning of the
-        stored history. A response that is cut off continues after the last row received.
-        ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If no path has a row and no
-        device has such a resource, an :class:`EmptyTableWarning` is issued.
+        stored history. If the connection is lost during the response, the client continues after the last row that it
+        received. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If no path has a
+        row and no device has such a resource, an :class:`EmptyTableWarning` is issued.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
@@ -1039,8 +1039,8 @@ class MirrorClient(WithAttributeSuggestions):
         """Return the changes between two instants: a row for each resource reported in between, with both values.
 
         The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
-        false if there is a gap in between. A value that arrives late during the call may be in only one of the two
-        columns.
+        false if there is a gap in between. The call sends several requests. A value that arrives between them may be
+        counted in ``observations`` but missing in the ``after`` columns, or the reverse.
 
         Args:
             begin: Only changes after this instant. See :meth:`history` for the accepted forms.

@@ -1,4 +1,4 @@
-"""Displays text from others safely: control characters do nothing, and different texts look different."""
+"""Displays text from others safely: control characters do nothing, and different strings look different."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def visible_line(text: str) -> str:
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove an access key from a string, or its secret part; a short key only where it is a word of its own."""
+    """Remove an access key from a string, or its secret part; a short key only where it is a separate word."""
     # A secret may have underscores of its own.
     secret = key.split("_", 2)[-1]
     secrets = [re.escape(one) for one in (key, secret) if len(one) >= _SHORTEST_SECRET]

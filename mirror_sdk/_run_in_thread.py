@@ -81,7 +81,7 @@ async def import_in_thread(*modules: str) -> None:
     """Import modules in a thread, so that their later use takes no time: pandas alone takes half a second.
 
     Raises:
-        ImportError: One of them, or what it needs, is not installed.
+        ImportError: One of the modules, or a dependency, is not installed.
     """
     for module in modules:
         # Not ``sys.modules``, which also has modules that another thread is still importing.

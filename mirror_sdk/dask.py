@@ -106,7 +106,8 @@ def read_mirror(
         APIError: The service responded with an error.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 partitions.
         ConfigError: The key is missing, or a setting is invalid.
-        ConnectionFailed: The service did not respond. While partitions load, for about two minutes.
+        ConnectionFailed: The service did not respond. While loading partitions, this is raised only after about two
+            minutes of retries.
         UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
             ``max_snapshot_bytes``.
         ValueError: A time in ``filters`` has no zone.
@@ -163,7 +164,7 @@ def read_history(
     range. A gap is in the partition in which it begins.
 
     Args:
-        base_url: As for :func:`read_mirror`, like all arguments that are not explained here.
+        base_url: See :func:`read_mirror` for this argument and all others that are not explained here.
         api_key: Access key.
         begin: Only events at this instant or later, with a time zone; ``None`` for the whole stored history.
         end: Only events before this instant; ``None`` for the instant at which a worker computes the partition.
@@ -178,21 +179,21 @@ def read_history(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on the local machine.
         devices_per_partition: The number of devices in a partition. A million rows are about 100 MB.
-        timeout: As for :func:`read_mirror`.
-        max_snapshot_bytes: As for :func:`read_mirror`.
+        timeout: See :func:`read_mirror`.
+        max_snapshot_bytes: See :func:`read_mirror`.
 
     Raises:
-        APIError: The service responded with an error. While partitions load, also the errors of
-            :meth:`mirror_sdk.MirrorClient.history`.
+        APIError: The service responded with an error. Loading a partition may raise the errors of
+            :meth:`mirror_sdk.MirrorClient.history`, too.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 ranges.
         ConfigError: The key is missing, or a setting is invalid.
-        ConnectionFailed: The service did not respond. While partitions load, for about two minutes.
+        ConnectionFailed: The service did not respond. While loading partitions, this is raised only after about two
+            minutes of retries.
         UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
             ``max_snapshot_bytes``.
         ValueError: A time in ``filters`` has no zone.
         InvalidValue: An instant has no time zone, the end is before the start, a pattern is not valid, or ``tz`` is not
-            a time zone. Or ``time_per_partition`` lacks ``begin`` or ``end``, or results in more than 10,000
-            partitions.
+            a time zone. ``time_per_partition`` lacks ``begin`` or ``end``, or results in more than 10,000 partitions.
 
     >>> rows = read_history(begin=begin, end=begin + timedelta(days=1), time_per_partition=timedelta(hours=12))
     >>> rows.npartitions
@@ -260,7 +261,7 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
 
 @dataclass(frozen=True)
 class _ServicePartition:
-    """Loads a partition from the service, with a client of its own.
+    """Loads a partition from the service, with its own client.
 
     Attributes:
         server: Address of the service.

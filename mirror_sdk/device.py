@@ -1,4 +1,4 @@
-"""Devices as the mirror shows them, and lists of devices of the directory. Both have a table in notebooks."""
+"""The state of a device in the mirror, and lists of directory devices. Notebooks display both as tables."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Finds the device that a caller names: by its id, by its endpoint name, or by an object that has its id.
 
-A string of 32 hexadecimal digits is always a device id. It needs no request, and no device can impersonate another by
-using its id as a name. The client looks up any other string in the directory: first as an id, then as an endpoint name.
-If several devices have the name, it selects the registered one. If none or several of them are registered, the call
-fails with :class:`~mirror_sdk.AmbiguousName`.
+A string of 32 hexadecimal digits is always a device id. An id needs no request. A name that looks like an id is never
+looked up, so no device can impersonate another. The client looks up any other string in the directory: first as an id,
+then as an endpoint name. If several devices have the name, it selects the registered one. If none or several of them
+are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
 
 A client caches the result for half a minute, for calls that only read the mirror. Calls that act on a device or
 subscribe look up the name every time, because another device may have taken over the name.
@@ -52,7 +52,7 @@ _LONGEST_QUERY = 3000
 _MAX_SEARCHED = 5000
 """Maximum number of devices that are searched for similar names."""
 _MAX_DESCRIBED = 10
-"""Number of unknown texts that are listed with similar names; the search takes hundredths of a second for each text."""
+"""Number of unknown strings that are listed with similar names; each search takes hundredths of a second."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
 """A placeholder for an id that is not known yet."""
@@ -85,7 +85,7 @@ DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
 
 
 class NameCache:
-    """A cache of the ids of devices: of endpoint names for :data:`CACHE_SECONDS`, of texts that are ids for ever.
+    """A cache of the ids of devices: of endpoint names for :data:`CACHE_SECONDS`, of strings that are ids for ever.
 
     Args:
         now: Returns seconds, of a monotonic clock.
@@ -98,7 +98,7 @@ class NameCache:
         self._ids: set[str] = set()
 
     def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
-        """Return the ids of the texts that are cached."""
+        """Return the ids of the strings that are cached."""
         oldest = self._now() - CACHE_SECONDS
         found = {}
         for text in texts:
@@ -110,7 +110,7 @@ class NameCache:
         return found
 
     def keep(self, ids: Mapping[str, str]) -> None:
-        """Cache the ids of texts."""
+        """Cache the ids of strings."""
         if len(self._names) + len(self._ids) + len(ids) > _MAX_CACHED:
             self._names.clear()
             self._ids.clear()
@@ -125,7 +125,7 @@ class NameCache:
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """The result for texts: ids, texts that match no device, and the devices of texts that match several."""
+    """The result for strings: ids, strings that match no device, and the devices of strings that match several."""
 
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
@@ -215,7 +215,7 @@ def require_known(device_ids: Sequence[str]) -> Flow[None]:
     """Check that devices exist.
 
     Raises:
-        UnknownDevice: One does not exist.
+        UnknownDevice: A device does not exist.
     """
     listed = {device.id for device in (yield from devices_with("id", device_ids))}
     if unknown := [device_id for device_id in device_ids if device_id not in listed]:
@@ -268,7 +268,10 @@ def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
 
 
 def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Flow[LookupResult]:
-    """Look up texts in the directory. Without access to it, or if it cannot be searched by name, they count as ids."""
+    """Look up strings in the directory.
+
+    Without access to it, or if it cannot be searched by name, they count as ids.
+    """
     sought = list(dict.fromkeys(texts))
     found = LookupResult(names.recall(sought, only_ids=refresh))
     sought = [text for text in sought if text not in found.ids]
@@ -297,7 +300,7 @@ def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = Tru
 
 
 def lookup_failures(found: LookupResult) -> Flow[dict[str, str]]:
-    """Return why texts match no single device, in words."""
+    """Return why strings match no single device, in words."""
     reasons = {}
     if found.unknown:
         reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
@@ -349,7 +352,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
-    """Return the error for texts that match no device: it lists the first ones, with similar known names."""
+    """Return the error for strings that match no device: it lists the first ones, with similar known names."""
     reasons = yield from _search(texts[:_MAX_DESCRIBED], known)
     further = len(texts) - len(reasons)
     more = [f"and {further} more of {len(texts)} match no device"] if further else []
@@ -357,7 +360,7 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[Unknown
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
-    """Return why each of the texts matches no device, in words; for the first ones with similar known names."""
+    """Return why each of the strings matches no device, in words; for the first ones with similar known names."""
 
     def find() -> dict[str, str]:
         reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
@@ -379,7 +382,7 @@ def _endpoint_names() -> Flow[list[str]]:
 
 
 def devices_with(condition: str, texts: Sequence[str]) -> Flow[list[Device]]:
-    """Return the devices that match one of the texts in this condition."""
+    """Return the devices that match one of the strings in this condition."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
         listed += yield from all_devices(filters)
@@ -406,7 +409,7 @@ def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> 
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Yield the conditions of each request, with as many texts as every part of the network accepts in a URL."""
+    """Yield the conditions of each request, with as many strings as every part of the network accepts in a URL."""
     part: list[str] = []
     length = 0
     for text in texts:

@@ -41,8 +41,9 @@ Exceptions::
 
 A ``+`` marks a class with subclasses. Some classes have a second parent:
 
-- ``NoSuchResource`` and ``ResourceNotFound`` are also an ``UnknownResource``. Catch that class for every call that
-  needs a resource which the device does not have. Reading or ending a subscription needs no resource.
+- ``NoSuchResource`` and ``ResourceNotFound`` are also an ``UnknownResource``. To handle a missing resource in one
+  place, catch ``UnknownResource``. Calls that list or end subscriptions do not raise it, because they also accept
+  resources that the device does not have.
 - ``InvalidValue`` and ``AmbiguousName`` are also a ``ValueError``.
 - ``UnknownResource`` is also a ``KeyError``.
 - ``CallTimeout`` and ``WaitTimeout`` are also a ``TimeoutError``.
@@ -466,7 +467,7 @@ UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.ite
 
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
-    """Return the error for a response with this status; a 4xx without a class of its own is a plain ``APIError``."""
+    """Return the error for a response with this status; a 4xx without its own class is a plain ``APIError``."""
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     kind = _BY_REASON.get((kind, body.reason), kind)
     return kind(status, body, retry_after_seconds)

@@ -25,7 +25,7 @@ _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
 
 _GRAY = "#797979"
-"""As far from white as from JupyterLab's #111111: 4.3:1. No color has 4.5:1 on both, which are 18.9:1 apart."""
+"""Equal contrast (4.3:1) to white and to JupyterLab's #111111. No color reaches 4.5:1 on both."""
 
 _COLORS = ["#3b82d4", "#c8691c", "#35914d", "#dc4a44", "#a862c6", "#9c7350", "#d0508c", _GRAY, "#85851c", "#1f8f9f"]
 """Hues in matplotlib's own order, each at least 3:1 on white and on #111111."""
@@ -59,9 +59,10 @@ def connect() -> MirrorClient:
     """Return a client of the mirror at ``API_HOST``, with the key ``API_KEY``; without one, start a mirror here.
 
     A mirror is started if ``API_HOST`` is not set, or if it is an address of this machine at which nothing responds. A
-    line says so. The mirror has twelve simulated devices and ends with this program; until then ``API_HOST`` and
-    ``API_KEY`` of this program refer to it, for other clients. A mirror on another machine that does not respond is an
-    error of the first call: requests meant for real devices never go to simulated ones.
+    printed line reports this. The mirror has twelve simulated devices and ends with this program; until then
+    ``API_HOST`` and ``API_KEY`` of this program refer to it, for other clients. If ``API_HOST`` is another machine that
+    does not respond, no mirror is started, because requests meant for real devices must not reach simulated ones. The
+    first call then raises :class:`ConnectionFailed`.
 
     Raises:
         ConfigError: ``API_HOST`` or ``API_KEY`` is invalid.
@@ -78,8 +79,8 @@ def connect() -> MirrorClient:
 def start_mirror_with_coap() -> DemoServer:
     """Start a mirror for this program that real devices on this machine can reach over CoAP.
 
-    It has no simulated devices. Its time stands still until a :class:`Simulator` advances it. It ends when it is
-    closed, or with this program.
+    It has no simulated devices. Its time stands still until a :class:`Simulator` advances it. It stops when you close
+    it or when this program ends.
 
     Raises:
         DemoError: The mirror is not installed, or does not start.
@@ -124,11 +125,11 @@ def style_plots() -> None:
 
 
 def start_over(client: MirrorClient) -> Simulator:
-    """Reset the simulated devices, so that a notebook can be run again, and after any other.
+    """Reset the simulated devices, so that notebooks can be run again in any order.
 
-    Each simulated device is connected and responds at once; a deregistered one stays so. The client's access key has no
-    presubscription rules and no subscriptions any more, including those of other programs with this key. Values in the
-    mirror, the devices' own values and the time stay.
+    Reconnect each simulated device and remove its latency and response mode; deregistered devices stay deregistered.
+    Delete all presubscription rules and subscriptions of the access key, including those of other programs that use it.
+    Keep the values and the clock.
 
     Returns:
         The simulator of the devices.
@@ -174,7 +175,7 @@ def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> 
         Endpoint name -> device id.
 
     Raises:
-        ValueError: One cannot be a device; the message says why.
+        ValueError: A device is invalid; the message says why.
 
     >>> fan = {"endpoint_name": "fan-01", "resources": [{"path": "/3306/0/5850", "value": "0", "writable": True}]}
     >>> ids = examples.have_devices(simulator, [fan])

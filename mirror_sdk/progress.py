@@ -22,7 +22,7 @@ def show_progress(enabled: bool | None) -> None:
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """Show no progress bars in this block, in this thread or task alone, since something else shows the progress."""
+    """Hide progress bars within this block, in the current thread or task only."""
     token = _is_hidden.set(True)
     try:
         yield

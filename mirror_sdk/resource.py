@@ -87,7 +87,7 @@ class Resource(JsonForm):
         subscribed: Whether any application is subscribed to it.
         reported: The last reported value, with its payload; ``None`` before the first one. See also :attr:`value`.
         desired: The last desired value; ``None`` before the first write. See also :attr:`desired_value`.
-        subscribed_at: Since when it is subscribed; ``None`` if the service does not return it.
+        subscribed_at: When the subscription started; ``None`` if the service does not return it.
     """
 
     path: str

@@ -30,26 +30,26 @@ _ORIGINS = {
     "auto_observation": "The device sent it by itself, because the resource is auto-observed",
 }
 _NOT_ACTIVE = {
-    SubscriptionState.PENDING: "This application requested a subscription, but the device has not accepted it yet.",
-    SubscriptionState.REJECTED: "This application requested a subscription, but the device rejected it. The service"
+    SubscriptionState.ASKED: "This application requested a subscription, but the device has not accepted it yet.",
+    SubscriptionState.REFUSED: "This application requested a subscription, but the device rejected it. The service"
     " requests it again when the device next registers or updates its registration.",
     SubscriptionState.ENDED: "The subscription of this application ended when the device registered again or"
     " deregistered. A presubscription rule would also apply to later registrations.",
 }
 _LATER_CHANGES = {
-    SubscriptionState.PENDING: "later changes arrive once the device accepts the requested subscription",
-    SubscriptionState.REJECTED: "the service requests the subscription again when the device next registers or updates"
+    SubscriptionState.ASKED: "later changes arrive once the device accepts the requested subscription",
+    SubscriptionState.REFUSED: "the service requests the subscription again when the device next registers or updates"
     " its registration",
 }
 _METHODS = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
 _UNITS = ((86400, "day", "days"), (3600, "hour", "h"), (60, "minute", "min"))
 """Seconds of a unit, and its names in "3 hours ago" and in "every 3 h"."""
 _FEWEST_PAUSES = 5
-"""A light that was switched a few times does not report regularly."""
+"""Fewer pauses than this do not define an interval: a light that was switched a few times does not report regularly."""
 _SAME_CONTACT = timedelta(seconds=1)
 """Values within this time belong to one contact: a device that wakes up sends several values."""
 _LATE_FACTOR = 3
-"""A device reports when a value changes, and a value may well stay twice as long as ever before."""
+"""Devices report only changes, so a pause of twice the previous maximum is still normal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ def _difference(resource: Resource, desired: DesiredValue) -> str:
 
 
 def unconfirmed_write(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
-    """Describe a write that succeeded although the last report, which is or may be older, has another value."""
+    """Describe a successful write whose value differs from the last report, if that report is or may be older."""
     older = "may be older, because their order is unknown" if resource.is_reported_after_write is None else "is older"
     confirming = "Read it" if resource.subscribed else "Read it, or subscribe,"
     accepted, last = (display_value(each.value, resource.unit) for each in (desired, reported))
@@ -407,6 +407,6 @@ def _when(instant: datetime | None, now: datetime) -> str:
 
 
 def _span(pause: timedelta) -> str:
-    """Format a pause in the largest unit of which it has two, so that little is rounded away."""
+    """Format a pause in the largest unit that gives at least 2, to limit the rounding error."""
     seconds = pause.total_seconds()
     return next((f"{seconds / size:.0f} {word}" for size, _, word in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")

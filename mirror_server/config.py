@@ -169,7 +169,7 @@ class Settings:
         callback=_is_manual,
         commands=(*SERVE, "demo"),
     )
-    response_timeout_seconds: float = setting(
+    answer_timeout_seconds: float = setting(
         120,
         "Seconds to wait for the response of a device. Then the server tries again, or the request fails. Raise it for"
         " slow networks.",
@@ -207,10 +207,10 @@ class Settings:
         " accepts the right key.",
         type=click.IntRange(min=1),
     )
-    max_open_polls: int = setting(
+    max_parked_polls: int = setting(
         20_000,
-        "Maximum number of open long polls, event streams and websockets of all applications together. The server"
-        " rejects any further poll with 429.",
+        "Maximum number of open long polls, event streams and websockets of all applications together. Beyond"
+        " this, the server responds with 429.",
         type=click.IntRange(min=1),
     )
     max_blocking_polls: int = setting(

@@ -99,8 +99,8 @@ def configure_logging(settings: Settings) -> None:
 def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
     """Return a phrase for the error message about settings that must be the same, such as ``with --simulate``.
 
-    All processes on one database must have these settings. Start the text with a comma to continue the sentence about
-    the clock. Return an empty text to add nothing.
+    All processes on one database must have these settings. The phrases of all extensions are joined with "and"; the
+    clock setting comes last. To put a phrase after the clock, start it with ``", "``. Return ``""`` to add nothing.
     """
 
 
@@ -140,7 +140,10 @@ def started() -> None:
 
 @specifies
 def interrupted() -> None:
-    """Prepare for a time in which nothing can be stored, so that devices cannot update their registrations."""
+    """Prepare for an outage of the storage.
+
+    Let no registration expire until :func:`resumed`, because updates of registrations cannot be stored.
+    """
 
 
 @specifies
@@ -160,7 +163,7 @@ def resync() -> None:
 
 @specifies
 def every_hour(now: Instant) -> None:
-    """Delete data after its retention period, in short transactions of its own, because each delays all others."""
+    """Delete data after its retention period, in separate short transactions, because each delays all others."""
 
 
 @specifies
@@ -229,8 +232,8 @@ class Handling(NamedTuple):
             :class:`~mirror_server.core.errors.ApiError`.
         respond: Returns a response that replaces the server's. Its arguments are the future of the command, and a
             function that returns the usual 202 for the command, with additional members in the body.
-        is_conditional: Whether ``check`` evaluates the ``If-Match`` of the request. A request with this header is
-            rejected if no extension does.
+        is_conditional: Whether ``check`` evaluates the header ``If-Match``. If no extension evaluates it, a request
+            with ``If-Match`` is rejected.
     """
 
     check: Callable[[Session, CommandContext], object] | None = None
@@ -404,7 +407,7 @@ class DeviceField(NamedTuple):
         column: An SQL expression for its value in a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
         read: Parses a value, from the name of the filter and the text. It may raise a
-            :class:`~mirror_server.core.errors.ApiError`. Without it values are texts.
+            :class:`~mirror_server.core.errors.ApiError`. Without it values are strings.
     """
 
     name: str

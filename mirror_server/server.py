@@ -158,7 +158,7 @@ class Services:
             clock=self.clock,
             backends=self.backends,
             finish=self._finish,
-            response_timeout_seconds=settings.response_timeout_seconds,
+            answer_timeout_seconds=settings.answer_timeout_seconds,
         )
         self._listeners = Listeners()
         self.commands = CommandService(
@@ -228,7 +228,7 @@ class Services:
         """Return an object that an extension built for this server, by its class.
 
         Raises:
-            LookupError: No extension built one.
+            LookupError: No extension built an object of this class.
         """
         for part in self._parts:
             if isinstance(part, kind):
@@ -274,7 +274,7 @@ class Services:
             session.put_setting(MANUAL_CLOCK, str(self.clock.now()))
 
     def pause_leading(self) -> None:
-        """Start nothing that another leader may do too, because it is not known who is the leader."""
+        """Start no work of the leader until it is known which process leads."""
         self._interrupted()
         self.webhooks.stop()
 

@@ -1,7 +1,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Nothing runs in the background: the waiting task reads. Of all tasks that wait for a response one reads for all; when it
-ends or is cancelled, the next one takes over. Only an :class:`AsyncWatch` owns a task.
+Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them;
+when it ends or is cancelled, the next one takes over. Only an :class:`AsyncWatch` owns a task.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class AsyncResponseRouter:
     """Waits for responses to device requests, for any number of tasks of one loop, with one poll at a time.
 
     A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
-    the child reads from the same position with a reader of its own. Both processes get the responses to earlier
-    requests.
+    the child reads from the same position with its own reader. Both processes get the responses to earlier requests.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Reading the notification log over HTTP, from a position of its own. Source: wire.md 4."""
+"""Reading the notification log over HTTP, from its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 

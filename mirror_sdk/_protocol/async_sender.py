@@ -38,7 +38,7 @@ T = TypeVar("T")
 class AsyncSender(SenderBase):
     """A connection pool with the address and the access key, for any number of tasks of one event loop.
 
-    A child process gets a pool of its own; a transport that was passed stays, without its earlier connections.
+    A child process gets its own pool; a transport that was passed stays, without its earlier connections.
     """
 
     def __init__(

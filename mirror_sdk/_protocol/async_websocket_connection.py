@@ -18,7 +18,7 @@ async def receive(connection: ClientConnection, limit_seconds: float) -> str | b
     """Receive the next message.
 
     Raises:
-        TimeoutError: None came in time.
+        TimeoutError: No message came in time.
     """
     async with asyncio.timeout(limit_seconds):
         return await connection.recv()

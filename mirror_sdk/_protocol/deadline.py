@@ -88,7 +88,7 @@ def left_of(limit_seconds: float) -> float:
 
 
 def rest_of(wait: float) -> float:
-    """Return what is left of a wait. It is never 0 unless the wait is 0, because 0 has a meaning of its own."""
+    """Return what is left of a wait. It is never 0 unless the wait is 0, because 0 has a special meaning."""
     return max(left_of(wait), _LEAST_SECONDS) if wait else wait
 
 

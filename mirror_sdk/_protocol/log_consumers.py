@@ -1,8 +1,8 @@
 # Made from async_log_consumers.py by .ci/make_sync_twins.py: a change belongs there, not here.
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Nothing runs in the background: the waiting thread reads. Of all threads that wait for a response one reads for all;
-when it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+Nothing runs in the background: the waiting thread reads. One of the threads that wait for a response reads for all of
+them; when it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class ResponseRouter:
     """Waits for responses to device requests, for any number of threads, with one poll at a time.
 
     A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
-    the child reads from the same position with a reader of its own. Both processes get the responses to earlier
-    requests.
+    the child reads from the same position with its own reader. Both processes get the responses to earlier requests.
     """
 
     def __init__(

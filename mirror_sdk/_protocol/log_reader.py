@@ -1,5 +1,5 @@
 # Made from async_log_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Reading the notification log over HTTP, from a position of its own. Source: wire.md 4."""
+"""Reading the notification log over HTTP, from its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _without_key(value: Any, key: str) -> Any:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the same JSON with its texts changed, names of members too."""
+    """Return the same JSON with its strings changed, names of members too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

@@ -711,7 +711,7 @@ def _read_subscription(response: HTTPResponse) -> SubscriptionState:
     try:
         return SubscriptionState(response.headers.get(routes.SUBSCRIPTION_HEADER, ""))
     except ValueError:  # the service sends no state, or one of a later version
-        return SubscriptionState.PENDING
+        return SubscriptionState.ASKED
 
 
 def _is_none(response: HTTPResponse) -> bool:

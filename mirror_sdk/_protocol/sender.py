@@ -35,7 +35,7 @@ T = TypeVar("T")
 class Sender(SenderBase):
     """A connection pool with the address and the access key, for any number of threads.
 
-    A child process gets a pool of its own; a transport that was passed stays, without its earlier connections.
+    A child process gets its own pool; a transport that was passed stays, without its earlier connections.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class SenderBase(ABC):
 
     Attributes:
         base_url: Address of the service.
-        timeout_seconds: How long a call without a limit of its own may take.
+        timeout_seconds: How long a call without its own limit may take.
         contact: When the service last responded.
         clock: Clock and id source.
     """

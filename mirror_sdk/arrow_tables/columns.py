@@ -65,8 +65,8 @@ def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = Fals
 
 NUMBER_MEANING = "a number; beyond 2**53 it is rounded to the nearest float"
 TEXT_MEANING = (
-    "a text, an object link, a time in RFC 3339; or JSON by instance id: "
-    '``{"0": 3800, "1": 5000}`` of a multiple resource'
+    "a string, an object link, or a time in RFC 3339; for a multiple resource, JSON by instance id: "
+    '``{"0": 3800, "1": 5000}``'
 )
 
 

@@ -14,8 +14,10 @@ DEVICE_EVENTS_COLUMNS = (
     TableColumn("event_id", pa.string(), "the event; later events have greater ids", "id"),
     TableColumn("device_id", CATEGORY, "the device", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the current endpoint name of the device"),
-    TableColumn("event", CATEGORY, "registration, reg_update, deregistration, expired; an open set", "event_type"),
-    TableColumn("changed_at", INSTANT, "when it happened, by the clock of the service", "date_time"),
+    TableColumn(
+        "event", CATEGORY, "registration, reg_update, deregistration or expired; more may be added", "event_type"
+    ),
+    TableColumn("changed_at", INSTANT, "when the event happened, by the clock of the service", "date_time"),
     TableColumn(
         "state_change",
         pa.bool_(),

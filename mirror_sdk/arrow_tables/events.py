@@ -26,14 +26,19 @@ from mirror_sdk.events import Event, EventKind
 from mirror_sdk.values import NO_VALUE, ValueKind
 
 EVENTS_COLUMNS = (
-    TableColumn("seq", pa.int64(), "number of the entry in the log; of a gap, the last missing one", "seq"),
-    TableColumn("first_seq", pa.int64(), "of a gap, the first missing number", "first_seq"),
+    TableColumn("seq", pa.int64(), "number of the entry in the log; for a gap, the last missing number", "seq"),
+    TableColumn("first_seq", pa.int64(), "for a gap, the first missing number", "first_seq"),
     TableColumn("uid", pa.string(), "unique id of the entry, the same each time it is read", "uid"),
     TableColumn("event", Words([kind.value for kind in EventKind]), "one of ``EventKind``"),
     TableColumn("device_id", CATEGORY, "the device", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the endpoint name of the device", "endpoint_name"),
     TableColumn("path", CATEGORY, "the resource path", "path"),
-    TableColumn("unit", CATEGORY, "declared unit of ``value_num``; the client adds resource 5701", "unit"),
+    TableColumn(
+        "unit",
+        CATEGORY,
+        "declared unit of ``value_num``; without one, ``client.notifications.events_frame()`` uses resource 5701",
+        "unit",
+    ),
     TableColumn("value_num", pa.float64(), NUMBER_MEANING),
     TableColumn("value_text", pa.string(), TEXT_MEANING),
     TableColumn("value_bool", pa.bool_(), "a boolean"),
@@ -44,8 +49,8 @@ EVENTS_COLUMNS = (
         "when the value changed, by the device's clock; for other events, when they happened",
         "changed_at",
     ),
-    TableColumn("received_at", INSTANT, "when this client received it, by its own clock", "received_at"),
-    TableColumn("async_id", pa.string(), "the device request an async response belongs to", "async_id"),
+    TableColumn("received_at", INSTANT, "when this client received the event, by its own clock", "received_at"),
+    TableColumn("async_id", pa.string(), "id of the device request to which an async response belongs", "async_id"),
     TableColumn("status", pa.int16(), "status of an async response", "status"),
     TableColumn("category", CATEGORY, "why a device request failed", "category"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),

@@ -39,15 +39,22 @@ HISTORY_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device; NA in a gap of the service itself", "device_id"),
     TableColumn("endpoint_name", CATEGORY, "the endpoint name of the device", "endpoint_name"),
     TableColumn("path", CATEGORY, "resource path; NA for events of the device itself"),
-    TableColumn("unit", CATEGORY, "unit of ``value_num``: of resource 5701 at that time, else declared"),
+    TableColumn(
+        "unit",
+        CATEGORY,
+        "unit of ``value_num``: the declared one, or the one that the device reported in resource 5701 up to then",
+    ),
     TableColumn(
         "changed_at",
         INSTANT,
-        "when it happened: the device's time, else the time of receipt; the start of a gap",
+        "when the event happened, by the device's clock if it sent a time; for a gap, its start",
         "changed_at",
     ),
     TableColumn(
-        "received_at", INSTANT, "when the service received it; in a recording, the recording client", "received_at"
+        "received_at",
+        INSTANT,
+        "when the service received the event; in a recording, when the recording client did",
+        "received_at",
     ),
     TableColumn(
         "event",
@@ -68,12 +75,14 @@ HISTORY_COLUMNS = (
     TableColumn(
         "status",
         Words([status.name.lower() for status in DesiredStatus], ordered=True),
-        "how a write ended, ordered: pending < success < failure",
+        "how the write ended; the category order is pending < success < failure",
         "status",
     ),
     TableColumn("category", CATEGORY, "why a write failed; only for the application that submitted it", "category"),
-    TableColumn("reason", CATEGORY, "the same in a sentence, with what to do next"),
-    TableColumn("revision", pa.int64(), "number of the mirror's change: a larger one is later", "revision"),
+    TableColumn("reason", CATEGORY, "the category as a sentence, with the next step"),
+    TableColumn(
+        "revision", pa.int64(), "revision of the mirror at this change; a larger revision is later", "revision"
+    ),
     TableColumn("requested_at", INSTANT, "when the write was requested", "requested_at"),
     TableColumn("until", INSTANT, "the end of a gap", "until"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
@@ -143,7 +152,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
     :func:`mirror_sdk.frames.history_frame` lists what the notification log, and so the table, lacks.
 
     Args:
-        events: An events table for Arrow with plain texts; each entry once, in the order of the log.
+        events: An events table for Arrow with strings instead of categories; each entry once, in the order of the log.
         gap_intervals: The start and end of each interval in which nothing could be received.
         raw: Whether to add the payloads.
     """
@@ -224,7 +233,7 @@ def _without_nulls(path: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _fixed_categories(column: pa.Array, field: pa.Field, categories: Sequence[str]) -> pa.DictionaryArray:
-    """Convert a column of texts to fixed categories; any other text becomes missing."""
+    """Convert a column of strings to fixed categories; any other string becomes missing."""
     words = _words(column)
     codes = pc.index_in(words.dictionary, pa.array(categories)).cast(field.type.index_type)
     return fixed_category_array(codes.take(words.indices), field)
@@ -237,7 +246,7 @@ def has_gap(table: pa.Table) -> bool:
 
 
 def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> pa.Table:
-    """Build a table from columns in which categories are plain texts; other columns are missing."""
+    """Build a table from columns in which categories are strings; other columns are missing."""
     cells = {name: columns.get(name, pa.nulls(length, schema.field(name).type)) for name in schema.names}
     for field in schema:
         if pa.types.is_dictionary(field.type):

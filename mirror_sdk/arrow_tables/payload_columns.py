@@ -260,7 +260,7 @@ def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
 
 
 def _matching(raw: pa.BinaryArray, pattern: str) -> tuple[_IsPlain, pa.StringArray]:
-    """Return which payloads match a pattern of ASCII characters, and their texts."""
+    """Return which payloads match a pattern of ASCII characters, and their strings."""
     matches = pc.match_substring_regex(raw, pattern)
     is_plain: _IsPlain = matches.to_numpy(zero_copy_only=False).copy()
     return is_plain, (raw if is_plain.all() else raw.filter(matches)).cast(pa.string())

@@ -39,21 +39,30 @@ STATE_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device", "device.device_id"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name", "device.endpoint_name"),
     TableColumn("path", CATEGORY, "resource path", "resource.path"),
-    TableColumn("object_id", pa.int32(), "first number of the path; NA for an invalid path"),
-    TableColumn("instance_id", pa.int32(), "second number"),
-    TableColumn("resource_id", pa.int32(), "third number"),
+    TableColumn("object_id", pa.int32(), "object id in the path; NA for an invalid path"),
+    TableColumn("instance_id", pa.int32(), "object instance id in the path"),
+    TableColumn("resource_id", pa.int32(), "resource id in the path"),
     TableColumn("label", CATEGORY, "object and resource name; NA if undeclared"),
-    TableColumn("unit", CATEGORY, "unit of the ``_num`` columns: of resource 5701, else declared"),
+    TableColumn(
+        "unit", CATEGORY, "unit of the ``_num`` columns: the one reported in resource 5701, or else the declared one"
+    ),
     TableColumn("reported_num", pa.float64(), NUMBER_MEANING),
     TableColumn("reported_text", pa.string(), TEXT_MEANING),
     TableColumn("reported_bool", pa.bool_(), "a boolean"),
     TableColumn("value_kind", _KINDS, "what was reported: one of ``ValueKind``"),
     TableColumn("reported_at", INSTANT, "when the device reported the value", "reported.reported_at"),
-    TableColumn("fresh_until", INSTANT, "the end of its max-age, if the device sent one", "reported.expires_at"),
-    TableColumn("desired_num", pa.float64(), "as ``reported_num``, of the value last requested"),
-    TableColumn("desired_text", pa.string(), "as ``reported_text``"),
-    TableColumn("desired_bool", pa.bool_(), "as ``reported_bool``"),
-    TableColumn("desired_status", _STATUSES, "ordered: pending < success < failure", "desired.status"),
+    TableColumn(
+        "fresh_until", INSTANT, "when the max-age of the value ends, if the device sent one", "reported.expires_at"
+    ),
+    TableColumn("desired_num", pa.float64(), "the last requested number; see ``reported_num``"),
+    TableColumn("desired_text", pa.string(), "the last requested text; see ``reported_text``"),
+    TableColumn("desired_bool", pa.bool_(), "the last requested boolean"),
+    TableColumn(
+        "desired_status",
+        _STATUSES,
+        "status of the last write; the category order is pending < success < failure",
+        "desired.status",
+    ),
     TableColumn("requested_at", INSTANT, "when the write was requested", "desired.requested_at"),
     TableColumn(
         "desired_at", INSTANT, "``requested_at`` while pending, then when the write ended", "desired.desired_at"
@@ -62,14 +71,14 @@ STATE_COLUMNS = (
     TableColumn(
         "reported_revision",
         pa.int64(),
-        "number of the mirror's change that set the value",
+        "revision of the mirror at the change that set the value",
         "reported.revision",
         since="0.1.0",
     ),
     TableColumn(
         "desired_revision",
         pa.int64(),
-        "number of the change that issued or completed the write",
+        "revision of the mirror at the change that issued or completed the write",
         "desired.revision",
         since="0.1.0",
     ),
@@ -80,7 +89,9 @@ STATE_COLUMNS = (
         "desired.acknowledged_at",
         since="0.1.0",
     ),
-    TableColumn("acknowledged_by", pa.string(), "who acknowledged it", "desired.acknowledged_by", since="0.1.0"),
+    TableColumn(
+        "acknowledged_by", pa.string(), "who acknowledged the failed write", "desired.acknowledged_by", since="0.1.0"
+    ),
     TableColumn("reported_raw", pa.binary(), "payload (bytes)", is_raw=True),
     TableColumn("desired_raw", pa.binary(), "payload (bytes)", is_raw=True),
     TableColumn(
@@ -105,13 +116,15 @@ DIRECTORY_COLUMNS = (
     TableColumn("endpoint_name", pa.string(), "its endpoint name", "endpoint_name"),
     TableColumn("endpoint_type", CATEGORY, "its endpoint type", "endpoint_type"),
     TableColumn("state", CATEGORY, "registered or deregistered", "state"),
-    TableColumn("queue_mode", pa.bool_(), "whether it sleeps between contacts", "queue_mode"),
-    TableColumn("created_at", INSTANT, "when it was added to the directory", "created_at"),
-    TableColumn("updated_at", INSTANT, "its last registration event", "updated_at"),
+    TableColumn("queue_mode", pa.bool_(), "whether the device sleeps between contacts", "queue_mode"),
+    TableColumn("created_at", INSTANT, "when the device was added to the directory", "created_at"),
+    TableColumn(
+        "updated_at", INSTANT, "when the device last registered, updated its registration or deregistered", "updated_at"
+    ),
     TableColumn(
         "last_contact",
         INSTANT,
-        "its last contact; NA if the service does not send it",
+        "when the device last made contact; NA if the service does not send it",
         "last_contact_at",
     ),
 )

@@ -35,7 +35,7 @@ class NamedUnits(NamedTuple):
 
     Attributes:
         state: The current state table.
-        before: The state table at the beginning of the table, if a unit was named since.
+        before: The state table at the beginning of the table, if a unit was named after it.
         rows: A history table of the resources that name units, since then.
     """
 

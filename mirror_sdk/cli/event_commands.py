@@ -96,8 +96,8 @@ def record(
 
     At the end the command prints whether the recording is complete. If it is not, the exit status is 1. A value arrives
     only if a rule or a subscription of the key covers it. If a path is not covered, the command prints a warning at the
-    start. Other programs see an event up to five minutes late. If the command was killed, run it with --finalize to
-    make the newest events visible.
+    start. Other programs that read FOLDER see an event up to five minutes later. If the command was killed, run it with
+    --finalize to make the newest events visible.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe

@@ -100,7 +100,7 @@ def plan(
         frame = made.frame
         if undo_file is not None:
             write_planned(made.values_before(), undo_file)
-        succeeded = bool(frame["decision"].ne("reject").all())
+        succeeded = bool(frame["decision"].ne("refuse").all())
         if is_applied:
             try:
                 with suppress(KeyboardInterrupt):

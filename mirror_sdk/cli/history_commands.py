@@ -54,7 +54,10 @@ def _instant(text: str) -> datetime | timedelta:
 )
 @click.option("--end", type=_instant, metavar="INSTANT", help="Only rows before this instant.")
 @click.option(
-    "--since", type=_span, metavar="SPAN", help="Only rows of the last 90s, 15m, 2h or 7d, by the clock of the mirror."
+    "--since",
+    type=_span,
+    metavar="SPAN",
+    help="Only rows from the last SPAN, such as 90s, 15m, 2h or 7d, by the mirror's clock.",
 )
 @limit_option(help="Show at most this many rows, the first ones.")
 @form_options

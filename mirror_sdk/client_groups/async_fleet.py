@@ -151,7 +151,7 @@ class AsyncFleet(AsyncClientGroup):
         them or, with ``columns=`` and ``filters=``, a part. :func:`mirror_sdk.dask.read_dataset` makes a Dask
         DataFrame. Columns, dtypes and metadata are those of :meth:`snapshot`, and all rows are as of one instant.
 
-        The client writes to the folder ``.NAME-….partial`` next to it, and renames that when all rows are on disk.
+        The client writes to ``.NAME-….partial`` in the same parent folder, and renames it when all rows are on disk.
         After an error, it removes the partial folder. If the program was killed, you may delete the partial folder.
 
         Args:
@@ -203,7 +203,7 @@ class AsyncFleet(AsyncClientGroup):
             return await run_in_thread(lambda: writer.finish(snapshot_metadata(request, snapshot, writer.rows)))
 
     async def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
-        """Return a table of :meth:`snapshot` as it would be now. Only devices that changed since are fetched.
+        """Return a table of :meth:`snapshot` as it would be now. Only devices that have changed since then are fetched.
 
         Args:
             frame: A table of :meth:`snapshot`.

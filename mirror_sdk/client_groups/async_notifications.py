@@ -77,10 +77,10 @@ class AsyncNotifications(AsyncClientGroup):
     async def use_webhook(
         self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None
     ) -> None:
-        """Receive notifications by a webhook from now on: events, and the responses to requests.
+        """Receive notifications through a webhook from now on: events, and the responses to requests.
 
-        Call this before sending requests and waiting for events. Notifications that the service stored for this key and
-        no program has read come first. An access key has one webhook; if several programs use one key, use long
+        Call this before sending requests and waiting for events. The service first delivers the stored notifications of
+        this key that no program has read yet. An access key has one webhook; if several programs use one key, use long
         polling. If another program registers its own webhook or removes this one, readers continue at their positions
         in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a reader misses an
         entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
@@ -92,9 +92,9 @@ class AsyncNotifications(AsyncClientGroup):
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
-            BadRequest: The service cannot reach the URL or is not allowed to call it; only its operator sees the
-                details. A mirror calls its own machine only with ``--allow-callbacks-to 127.0.0.0/8``. Or the key has a
-                poll channel.
+            BadRequest: The key has a poll channel, or the service cannot reach the URL or is not allowed to call it.
+                Only its operator sees the details. A mirror calls its own machine only with
+                ``--allow-callbacks-to 127.0.0.0/8``.
             ValueError: There is no address, or it cannot be registered.
 
         >>> with WebhookReceiver() as receiver:
@@ -124,13 +124,13 @@ class AsyncNotifications(AsyncClientGroup):
         self._session.router = AsyncResponseRouter(self._session.callbacks, ResponseMatcher())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:
-        """Receive notifications by websockets from now on. Use this if a proxy cuts long polls.
+        """Receive notifications through websockets from now on. Use this if a proxy cuts long polls.
 
         Call this before sending requests and waiting for events; earlier readers continue with long polling. Events,
         responses, watches and recordings come in the same order as with long polling, and gaps are reported in the same
-        way. Each reader has a websocket and a position of its own, so it takes nothing from other programs with this
-        key. A websocket that ends is opened again, after growing pauses, at the reader's position. The client does not
-        switch back to long polling by itself.
+        way. Each reader has its own websocket and position, so it does not consume entries of other programs with this
+        key. If a websocket closes, the client reopens it at the reader's position, with increasing pauses. The client
+        does not switch back to long polling by itself.
 
         The websocket uses the proxy that the environment names, if any.
 
@@ -139,7 +139,7 @@ class AsyncNotifications(AsyncClientGroup):
 
         Raises:
             MirrorError: No websocket is available: the service has none or does not respond, or the key is wrong.
-            InvalidValue: A cassette is in use, or the client has a ``transport`` of its own.
+            InvalidValue: A cassette is in use, or the client was created with ``transport=``.
 
         >>> await client.notifications.use_websocket()
         >>> client.notifications.status().channel
@@ -215,16 +215,17 @@ class AsyncNotifications(AsyncClientGroup):
 
         ``after=0`` with a short ``timeout`` returns the whole stored notification log, usually a day.
         ``attrs["mirror"]["position"]`` is the position after the last event; pass it as ``after=`` to get the next
-        table. An event does not contain the unit of a sensor. The unit comes from the last event of resource 5701
-        before it, and is missing before the first such event. If there is no such event, the table uses the unit that
-        the mirror has now. The unit is missing if the key has no access to it.
+        table. Events do not contain the unit of a sensor. Each row gets the unit that the device last reported in
+        resource 5701; rows before the first such report have no unit. If the table contains no report of this resource,
+        it uses the current unit in the mirror, if the key may read it.
 
         Args:
             timeout: Seconds without any event after which the table ends; an outage does not count.
             outage_timeout: Seconds that the service may be out of reach, as for ``client.events()``.
             limit: The maximum number of events to return.
             after: The number of an entry to start after, instead of the end of the log.
-            paths: Path patterns (``/3303/*``): only observations of these.
+            paths: Path patterns (``/3303/*``). Only observations of these paths are returned, plus gaps and unknown
+                entries.
             devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
                 included.
             raw: Whether the column ``value_raw`` has the payloads.
@@ -233,7 +234,8 @@ class AsyncNotifications(AsyncClientGroup):
 
         Raises:
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            MirrorError: A failure that a repeated request would not fix, or one that outlasted ``outage_timeout``.
+            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+                ``outage_timeout``.
             NotFound: A device does not exist.
             TypeError: A single string was passed instead of a list.
             InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _CONCURRENT_READS = 8
 _READ_EXPIRY_SECONDS = 20
-"""The time for which a read waits for its device, which stays connected."""
+"""Seconds for which a read waits for a device that is always connected."""
 # The response to an expired read arrives a little after its expiry.
 _LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
 _POLL_SECONDS = 1.0
@@ -63,7 +63,7 @@ class AsyncPlanner:
             requested: The writes, with device ids.
             reasons: Why names of devices were not found, by name.
             timeout: Seconds for the whole call, instead of the client's for each request.
-            read_first: Whether to read values from devices that the mirror does not have.
+            read_first: Whether to read from the devices those values that the mirror does not have.
         """
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, resources_to_read

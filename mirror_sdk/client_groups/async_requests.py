@@ -48,7 +48,7 @@ class AsyncRequests(AsyncClientGroup):
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
-            NotFound: The device does not exist, or the service lacks this extension.
+            NotFound: The device does not exist, or the service does not list requests.
 
         >>> await client.requests.list()
         []
@@ -118,7 +118,7 @@ class AsyncRequests(AsyncClientGroup):
 
         With ``if_match`` the service accepts the write only if the desired value of the resource is still the expected
         one: a :class:`~mirror_sdk.Resource`, a :class:`~mirror_sdk.DesiredValue`, its ``revision``, or 0 if nothing was
-        ever written. The revision changes with each write, and when a write ends. A service without this extension
+        ever written. The revision changes with each write, and when a write ends. A service without conditional writes
         ignores ``if_match``. For the other arguments and errors, see :meth:`begin_read`.
 
         Raises:
@@ -256,8 +256,8 @@ class AsyncRequests(AsyncClientGroup):
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``drift.query("kind == 'failed'")``. With a column ``desired_revision``, the call acknowledges exactly
-                the failures in the table; a later write to a resource is an error. Without it, the call acknowledges
-                the last failure of each resource.
+                these failures, and raises :class:`~mirror_sdk.Conflict` for a resource that was written again in the
+                meantime. Without the column, it acknowledges the latest failure of each resource.
             path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
             by: Who acknowledges it; by default the name of this application's access key.
             if_match: The resource, desired value or revision that you expect. A later write is not acknowledged. For a

@@ -71,7 +71,8 @@ class Devices(ClientGroup):
     ) -> DeviceList:
         """Return the devices that match all conditions, such as ``attributes={"site": "Berlin"}``; by default all.
 
-        Texts must match exactly: ``endpoint_type="light"`` does not find a device of the type ``Light``.
+        Strings are compared exactly, including upper and lower case: ``endpoint_type="light"`` does not match
+        ``Light``.
 
         Args:
             state: ``registered`` or ``deregistered``.
@@ -137,7 +138,7 @@ class Devices(ClientGroup):
             device_id: The device.
             name: A name of up to 128 characters; ``""`` removes it.
             description: A string of up to 2000 characters; ``""`` removes it.
-            attributes: Up to five texts of up to 128 characters each. Their names must not start with a digit. They
+            attributes: Up to five strings of up to 128 characters each. Their names must not start with a digit. They
                 replace all existing attributes; ``{}`` removes those.
             timeout: Seconds the call may take, instead of the client's.
 
@@ -269,9 +270,9 @@ class Devices(ClientGroup):
         """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
 
         If a device has been silent for more than three times its longest recent pause, the explanation says that it is
-        probably cut off. Its values may also just be unchanged. A pause is the time between two values that the device
-        sent to this application; at least five pauses are needed. Facts that the key has no access to are omitted or
-        described as unknown.
+        probably cut off. The values may also simply not have changed. A pause is the time between two values that the
+        device sent to this application; at least five pauses are needed. Facts that the key has no access to are
+        omitted or described as unknown.
 
         Raises:
             NotFound: The device does not exist.

@@ -46,7 +46,8 @@ class SubscriptionRules(ClientGroup):
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
             apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
-                registration or registration update. In a large fleet this continues after the call has returned.
+                registration or registration update. In a large fleet the service continues to apply them after the call
+                has returned.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
@@ -86,7 +87,8 @@ class SubscriptionRules(ClientGroup):
         Raises:
             BadRequest: The service rejects a rule; none of them was added.
             CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A rule cannot be sent, or the key would have more than 1024; the message says which.
+            ValueError: A rule cannot be sent, or the key would have more than 1024 rules; the message says which of the
+                two.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.add([lights], apply_now=True)

@@ -40,7 +40,7 @@ class Subscriptions(ClientGroup):
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
         """Return the state of this application's subscription to a resource, such as whether the device accepted it.
 
-        It stays ``PENDING`` with a service that does not report whether the device accepted. It is ``NONE`` without a
+        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
         subscription, and for a resource that the device does not have.
 
         >>> client.subscriptions.state(station, "/3303/0/5700")

@@ -83,8 +83,8 @@ class MirrorAccessor(HistoryMethods):
     or end of a gap that arrived before the row. The value is therefore known from the device's return on.
 
     Opaque values, NaN and missing values count as unknown. The time of a row is the device's own (``changed_at``), or
-    the time of receipt if the device sent none. Rows of other resources matter too, because they are contacts: select
-    resources with ``paths=`` instead of dropping rows.
+    the time of receipt if the device sent none. Do not drop rows to select resources; pass ``paths=``. Every row of a
+    device shows that the device was in contact, and so affects ``silence_limit`` for all its resources.
 
     Raises:
         InvalidValue: The table lacks a column that the method needs; the message names it.
@@ -146,7 +146,7 @@ class MirrorAccessor(HistoryMethods):
         - drift table: the kinds of drift;
         - events or history table: the values, with one row per instant and one column per device and resource;
         - result of :meth:`resample`: the statistic, with one row per bin and one column per device and resource. With
-          several statistics, each has columns of its own.
+          several statistics, each has its own columns.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -233,7 +233,7 @@ class MirrorAccessor(HistoryMethods):
         - times: Excel has no time zones, so the zone moves into the column name, such as ``reported_at (UTC)``;
         - durations become seconds, such as ``latency (s)``, and bytes become hex digits;
         - integers of 16 or more digits, times before March 1900, lists and everything else that a cell cannot store
-          become texts;
+          become strings;
         - a string that Excel might execute starts with an apostrophe, as in the CSV of ``mirror``;
         - a character that a sheet cannot store becomes an escape, such as ``\x1b``;
         - an index becomes a column if it has a name, such as that of :meth:`wide`, or does not consist of numbers;
@@ -255,8 +255,8 @@ class MirrorAccessor(HistoryMethods):
 
         Ids, paths and times stay in one line, and ``—`` marks a missing value. The header of a column shows the zone of
         times and the unit of durations: ``d``, ``h``, ``min`` or ``s``. For numbers it shows the unit, if all rows have
-        the same one. Texts of devices are escaped, and invisible characters become escapes, such as ``\x1b``. The
-        pandas options ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth`` limit what is shown.
+        the same one. Strings sent by devices are escaped, and invisible characters become escapes, such as ``\x1b``.
+        The pandas options ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth`` limit what is shown.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
@@ -265,11 +265,11 @@ class MirrorAccessor(HistoryMethods):
         return to_html(self._frame)
 
     def visible(self) -> pd.DataFrame:
-        r"""Return a copy that is safe to print in a terminal, without control characters in the texts of devices.
+        r"""Return a copy that is safe to print in a terminal, without control characters in strings sent by devices.
 
-        ``print(frame)`` writes the texts of devices unchanged, including escape sequences, line ends and marks that
-        change the direction of writing. The copy has escapes instead, such as ``\x1b`` and ``\u202e``. Its columns of
-        texts and categories have the dtype ``object``.
+        ``print(frame)`` writes these strings unchanged, including escape sequences, line ends and marks that change the
+        direction of writing. The copy has escapes instead, such as ``\x1b`` and ``\u202e``. Its columns of strings and
+        categories have the dtype ``object``.
 
         >>> print(client.state_frame([light], paths=["/3311/0/5851"]).mirror.visible()["label"].to_string(index=False))
         Light Control · Dimmer
@@ -283,8 +283,8 @@ class MirrorAccessor(HistoryMethods):
         listed in ``mirror help privacy``. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
 
         Args:
-            key: A secret text or bytes, of 16 bytes or more. The same key gives the same pseudonyms in every table.
-            also: More texts to search for in the remaining texts, such as names of devices that this table lacks.
+            key: A secret string or bytes, of at least 16 bytes. The same key gives the same pseudonyms in every table.
+            also: More strings to search for in the remaining strings, such as names of devices that this table lacks.
 
         Raises:
             InvalidValue: The key is too short or missing, the table has pseudonyms already, or it has values but no

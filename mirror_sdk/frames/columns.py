@@ -200,7 +200,7 @@ def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | Non
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:
-    """Check that columns contain times. After reading a text file, they contain texts.
+    """Check that columns contain times. After reading a text file, they contain strings.
 
     Raises:
         InvalidValue: A column contains other values, or times without a zone; the message says how to fix it.

@@ -11,7 +11,7 @@ from mirror_sdk._formatting import without_formula
 
 
 def write_csv(frame: pd.DataFrame, file: Path) -> None:
-    """Write a table as CSV, with texts as :func:`mirror_sdk._formatting.without_formula` returns them.
+    """Write a table as CSV, with strings as :func:`mirror_sdk._formatting.without_formula` returns them.
 
     Raises:
         OSError: The file cannot be written.

@@ -45,8 +45,8 @@ DRIFT_COLUMNS = (
     TableColumn("reported_text", pa.string(), "the reported text"),
     TableColumn("reported_bool", pa.bool_(), "the reported boolean"),
     TableColumn("kind", Words([kind.value for kind in DriftKind]), "one of ``DriftKind``"),
-    TableColumn("since", INSTANT, "since when: the request, its failure or success, or the report"),
-    TableColumn("age", pa.duration("ms"), "from ``since`` to ``now``"),
+    TableColumn("since", INSTANT, "when the drift started: at the request, at its end, or at the report"),
+    TableColumn("age", pa.duration("ms"), "time from ``since`` to ``now``"),
     TableColumn(
         "desired_revision",
         pa.int64(),
@@ -102,8 +102,8 @@ def drift_frame(
         ``complete`` and ``server`` of the state table.
 
     Raises:
-        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. Or the
-            table lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
+        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. The table
+            lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):

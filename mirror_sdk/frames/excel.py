@@ -85,7 +85,7 @@ def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
 
 
 def _cell(value: object) -> object:
-    """Convert a cell of a column of texts or objects."""
+    """Convert a cell of a column of strings or objects."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _LARGEST_NUMBER):

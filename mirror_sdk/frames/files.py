@@ -36,7 +36,7 @@ def _categories_of(*schemas: pa.Schema) -> dict[str, pd.CategoricalDtype]:
 
 _CATEGORIES = _categories_of(STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
 _OF_TABLES_WITH = {"origin": _categories_of(HISTORY_SCHEMA), "event_id": _categories_of(DEVICE_EVENTS_SCHEMA)}
-"""The categories of tables that have a column of this name: their other columns share names with other tables."""
+"""The categories of tables that are identified by a column of this name, because only they have it."""
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:

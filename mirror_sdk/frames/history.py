@@ -66,7 +66,7 @@ _EVENT_COLUMNS = [
 
 
 def _events_table(events: pd.DataFrame) -> pa.Table:
-    """Convert an events table to Arrow, with plain texts instead of categories."""
+    """Convert an events table to Arrow, with strings instead of categories."""
     if lacking := [name for name in _EVENT_COLUMNS if name not in events]:
         raise InvalidValue(
             f"the table lacks {lacking[0]}; pass one from client.notifications.events_frame() or Recording.events()"

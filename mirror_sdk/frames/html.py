@@ -43,7 +43,7 @@ def to_html(frame: pd.DataFrame) -> str:
 
 
 def visible_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with sanitized texts; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.visible`."""
+    """Return the table with sanitized strings; see :meth:`~mirror_sdk.frames.accessor.MirrorAccessor.visible`."""
     sanitized = frame.rename(index=_visible_cell, columns=_visible_cell)
     for position, dtype in enumerate(frame.dtypes):
         if is_object_dtype(dtype) or isinstance(dtype, pd.StringDtype | pd.CategoricalDtype):

@@ -42,23 +42,23 @@ class RequestStatus(StrEnum):
 
 
 REQUESTS_COLUMNS = (
-    TableColumn("async_id", pa.string(), "id of the request, which its response has too"),
+    TableColumn("async_id", pa.string(), "id of the request and its response"),
     TableColumn("device_id", CATEGORY, "the device of the request"),
-    TableColumn("endpoint_name", CATEGORY, "its endpoint name for writes of a plan, else NA"),
+    TableColumn("endpoint_name", CATEGORY, "endpoint name of the device; only for writes of a plan"),
     TableColumn("path", CATEGORY, "the resource path"),
-    TableColumn("method", Words(["GET", "PUT", "POST"]), "GET read, PUT write, POST execute"),
-    TableColumn("requested_at", INSTANT, "when it was requested, as in the state table"),
-    TableColumn("accepted_at", INSTANT, "when the service accepted it; equal to ``requested_at``"),
-    TableColumn("finished_at", INSTANT, "when it ended"),
-    TableColumn("expires_at", INSTANT, "when it stops waiting for the device"),
+    TableColumn("method", Words(["GET", "PUT", "POST"]), "GET for a read, PUT for a write, POST for an execute"),
+    TableColumn("requested_at", INSTANT, "when the request was made, as in the state table"),
+    TableColumn("accepted_at", INSTANT, "when the service accepted the request; equal to ``requested_at``"),
+    TableColumn("finished_at", INSTANT, "when the request ended"),
+    TableColumn("expires_at", INSTANT, "when the request stops waiting for the device"),
     TableColumn(
         "status",
         Words([status.value for status in RequestStatus], ordered=True),
-        "ordered: queued < pending < success < failure < unknown",
+        "status of the request; the category order is queued < pending < success < failure < unknown",
     ),
-    TableColumn("category", CATEGORY, "why it failed, in a word"),
-    TableColumn("reason", CATEGORY, "the same in a sentence, with what to do next"),
-    TableColumn("latency", pa.duration("ms"), "time from sending it until the client received the response"),
+    TableColumn("category", CATEGORY, "why the request failed, in a word"),
+    TableColumn("reason", CATEGORY, "the category as a sentence, with the next step"),
+    TableColumn("latency", pa.duration("ms"), "time from sending the request until the client received the response"),
     TableColumn("requested_num", pa.float64(), "the number to write"),
     TableColumn("requested_text", pa.string(), "the text to write"),
     TableColumn("requested_bool", pa.bool_(), "the boolean to write"),
@@ -97,9 +97,9 @@ def requests_frame(
         ``value_text`` and ``value_bool`` contain the current desired value.
 
         All instants come from the clock of the service, so you can compare them with those of other tables. They are
-        missing for requests that the service has not accepted, and for resumed requests. A service without this
-        extension sends only ``finished_at``. The client measures ``latency`` with a monotonic clock until it reads the
-        response. Resumed requests have no ``latency``.
+        missing for requests that the service has not accepted, and for resumed requests. A service without the
+        extension ``requests`` sends only ``finished_at``; the other times are NA. The client measures ``latency`` with
+        a monotonic clock until it reads the response. Resumed requests have no ``latency``.
 
         ``attrs["mirror"]`` has ``taken_at`` (the newest of those instants), ``devices`` (their number), ``complete``
         (whether all requests have ended) and ``server``.

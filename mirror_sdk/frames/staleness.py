@@ -26,11 +26,11 @@ _DIRECTORY = "pass the result of client.devices.list(), or its table"
 STALE_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device"),
     TableColumn("endpoint_name", CATEGORY, "its endpoint name"),
-    TableColumn("stale", pa.int64(), "how many of its rows are stale"),
-    TableColumn("resources", pa.int64(), "how many rows it has in the state table"),
-    TableColumn("oldest_at", INSTANT, "when the oldest of its stale values was reported; NA if none was"),
-    TableColumn("newest_at", INSTANT, "when the newest of all its values was reported; NA if none was"),
-    TableColumn("last_contact", INSTANT, "its last contact; NA without the directory"),
+    TableColumn("stale", pa.int64(), "how many rows of the device are stale"),
+    TableColumn("resources", pa.int64(), "how many rows the device has in the state table"),
+    TableColumn("oldest_at", INSTANT, "when the oldest stale value was reported; NA if no stale value was reported"),
+    TableColumn("newest_at", INSTANT, "when the newest of all values was reported; NA if no value was reported"),
+    TableColumn("last_contact", INSTANT, "when the device last made contact; NA without the directory"),
 )
 """The table of devices with stale values."""
 

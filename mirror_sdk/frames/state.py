@@ -81,7 +81,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
 
 
 ValueOf = Literal["reported", "desired", "value", "requested", "current", "wanted"]
-"""The value of a row: the beginning of the names of its columns."""
+"""The prefix of the columns of a value, such as ``reported`` or ``desired``."""
 
 
 def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
@@ -110,7 +110,7 @@ def wide(
 
     Returns:
         A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
-        ``boolean``, of texts ``string``, and of several kinds ``object``. ``attrs`` are those of the table, and
+        ``boolean``, of strings ``string``, and of several kinds ``object``. ``attrs`` are those of the table, and
         ``attrs["units"]`` has the unit of each column, by its name.
 
     Raises:

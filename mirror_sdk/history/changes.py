@@ -26,9 +26,9 @@ CHANGES_COLUMNS = (
     TableColumn("after_num", pa.float64(), "the number at ``end``"),
     TableColumn("after_text", pa.string(), "the text at ``end``"),
     TableColumn("after_bool", pa.bool_(), "the boolean at ``end``"),
-    TableColumn("observations", pa.int64(), "how many times it was reported in between"),
+    TableColumn("observations", pa.int64(), "how many times the resource was reported in between"),
     TableColumn("first_at", INSTANT, "the time of the first of these reports"),
-    TableColumn("last_at", INSTANT, "the time of the last one"),
+    TableColumn("last_at", INSTANT, "the time of the last of these reports"),
 )
 """The changes table."""
 

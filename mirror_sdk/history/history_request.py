@@ -78,7 +78,7 @@ def check_interval(
         now: The instant from which a span counts back.
 
     Raises:
-        InvalidValue: One is not a time or is naive, or the end is before the start.
+        InvalidValue: An argument is not a time or has no time zone, or the end is before the start.
     """
     first = None if begin is None else instant("begin", begin, now)
     last = None if end is None else instant("end", end, now)

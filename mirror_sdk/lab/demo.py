@@ -1,4 +1,4 @@
-"""A mirror with simulated devices in a process of its own, to try things out."""
+"""A mirror with simulated devices in a separate process, to try things out."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class DemoServer(ChildProcess):
         devices: The least number of simulated devices.
         seed: The seed of their values.
         database: The file that stores the state for the next start; ``None`` for none.
-        coap: Whether real devices can register too, by CoAP from this machine.
+        coap: Whether real devices can register too, over CoAP from this machine.
         pace: Seconds of simulated time per second.
         quiet: Whether its log is discarded. Otherwise it goes to standard error of this program.
 
@@ -168,7 +168,7 @@ def check_installed(*modules: str, extra: str) -> None:
     """Check that these modules are installed.
 
     Raises:
-        DemoError: One is missing; the message says how to install it.
+        DemoError: A module is missing; the message says how to install it.
     """
     for module in modules:
         if not is_installed(module):

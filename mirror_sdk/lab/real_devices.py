@@ -1,4 +1,4 @@
-"""LwM2M devices in a process of their own, which register at a mirror by CoAP."""
+"""LwM2M devices in a separate process, which register at a mirror over CoAP."""
 
 from __future__ import annotations
 

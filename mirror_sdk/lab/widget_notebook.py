@@ -1,4 +1,4 @@
-"""A widget next to the notebook, in a notebook of its own whose one cell has run when JupyterLab opens both."""
+"""A widget next to the notebook, in a separate notebook whose one cell has run when JupyterLab opens both."""
 
 from __future__ import annotations
 

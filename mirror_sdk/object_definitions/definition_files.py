@@ -50,7 +50,7 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
     Raises:
         OSError: The file cannot be read.
         ValueError: ``source`` is not an object definition file, or has a document type (entities are never expanded).
-            Or an object cannot be registered; objects before it in the file are registered.
+            An object cannot be registered; objects before it in the file are registered.
     """
     objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:

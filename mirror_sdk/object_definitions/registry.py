@@ -91,7 +91,7 @@ def register_object(
         replace: Whether to replace an existing declaration.
 
     Raises:
-        ValueError: A part of the declaration is invalid; the message names it and the valid values. Or the object is
+        ValueError: A part of the declaration is invalid; the message names it and the valid values. The object is
             already declared differently, and ``replace`` is false.
     """
     global _table  # noqa: PLW0603 - readers use the table without a lock, so it is replaced, never changed

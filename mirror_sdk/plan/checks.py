@@ -38,7 +38,7 @@ class Decision(StrEnum):
 
     WRITE = "write"
     SKIP = "skip"
-    REJECT = "reject"
+    REFUSE = "refuse"
 
 
 class Check(StrEnum):
@@ -389,7 +389,7 @@ def changed_since(resource: Resource | None) -> Finding:
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
-    """Return the current value: the last reported one, or one that was written successfully since."""
+    """Return the current value: the last reported one, or one written successfully after that report."""
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
@@ -416,4 +416,4 @@ def current_value(resource: Resource) -> Value:
 
 
 def _reject(check: Check, reason: str) -> Finding:
-    return Finding(Decision.REJECT, check, reason)
+    return Finding(Decision.REFUSE, check, reason)

@@ -99,8 +99,8 @@ class Plan(PlanReport):
             AccessDenied: The key has no permission to write. Nothing more is sent.
             AuthenticationError: The key is unknown. Nothing more is sent.
             MirrorError: Another error occurred that would be the same for every write.
-            InvalidValue: An argument is out of range, or the plan is being applied already. Or there are more writes to
-                send than ``canary``, and none of them is for a device that is awake.
+            InvalidValue: An argument is out of range, the plan is being applied already, or the plan has more writes
+                than ``canary`` but no device is awake for the first ones.
 
         >>> plan = client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.apply()["status"].tolist()

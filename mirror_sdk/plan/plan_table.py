@@ -18,7 +18,11 @@ PLAN_COLUMNS = (
     TableColumn("path", CATEGORY, "resource path"),
     TableColumn("label", CATEGORY, "object and resource name; NA without a declaration"),
     TableColumn("unit", CATEGORY, "unit of the ``_num`` columns"),
-    TableColumn("current_num", pa.float64(), "the current number when the plan was made: reported, or written since"),
+    TableColumn(
+        "current_num",
+        pa.float64(),
+        "the current number when the plan was made: the reported one, or one written successfully after that report",
+    ),
     TableColumn("current_text", pa.string(), "the current text"),
     TableColumn("current_bool", pa.bool_(), "the current boolean"),
     TableColumn("wanted_num", pa.float64(), "the requested number"),
@@ -26,10 +30,10 @@ PLAN_COLUMNS = (
     TableColumn("wanted_bool", pa.bool_(), "the requested boolean"),
     TableColumn("decision", Words([decision.value for decision in Decision]), "one of ``Decision``"),
     TableColumn("check", Words([check.value for check in Check]), "the reason, one of ``Check``"),
-    TableColumn("reason", pa.string(), "the reason in words, and why it cannot be undone"),
-    TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and receives it at its next contact"),
-    TableColumn("expiry_seconds", pa.int64(), "how long it may wait, unless ``apply`` sets another time"),
-    TableColumn("undoable", pa.bool_(), "whether the value before is known and can be written again"),
+    TableColumn("reason", pa.string(), "the reason in words, and why the write cannot be undone"),
+    TableColumn("sleeps", pa.bool_(), "whether the device sleeps, and receives the write at its next contact"),
+    TableColumn("expiry_seconds", pa.int64(), "how long the write may wait, unless ``apply`` sets another time"),
+    TableColumn("undoable", pa.bool_(), "whether the earlier value is known and can be written again"),
 )
 """The plan table."""
 

@@ -57,7 +57,7 @@ class PlanReport(JsonForm):
         """The requested writes in their order, with the decision about each.
 
         >>> [write.decision.value for write in plan.planned]
-        ['write', 'reject']
+        ['write', 'refuse']
         """
         now = {entry.planned.async_id: entry.planned for entry in self._scheduler.entries}
         return [now.get(one.async_id, one) for one in self._planned]
@@ -98,8 +98,8 @@ class PlanReport(JsonForm):
 
         {columns}
 
-        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource was changed
-        since: after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
+        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource has changed:
+        after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -132,7 +132,7 @@ class PlanReport(JsonForm):
 
         >>> saved = plan.to_dict()
         >>> saved["decisions"], [write["status"] for write in saved["writes"]]
-        ({'write': 1, 'skip': 0, 'reject': 1}, ['queued', None])
+        ({'write': 1, 'skip': 0, 'refuse': 1}, ['queued', None])
         """
         requests = {request.async_id: request for request in self.requests}
         decisions = Counter(one.decision for one in self.planned)
@@ -247,7 +247,7 @@ def _write_to_dict(one: PlannedWrite, request: AcceptedRequest | UnacceptedReque
     return members
 
 
-_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REJECT: "rejected"}
+_DECISIONS = {Decision.WRITE: "to write", Decision.SKIP: "to skip", Decision.REFUSE: "rejected"}
 
 
 def check_limits(
@@ -256,7 +256,7 @@ def check_limits(
     """Check the arguments of ``apply``.
 
     Raises:
-        InvalidValue: One of them is not a whole number, or too small or too large; the message names it.
+        InvalidValue: An argument is not a whole number, or is too small or too large; the message names it.
     """
     # The comparison is also false for NaN.
     if timeout is not None and not timeout >= 0:

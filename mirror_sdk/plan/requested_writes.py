@@ -100,7 +100,7 @@ def read_requested(
 
 
 def names_in(requested: Iterable[RequestedWrite]) -> list[str]:
-    """Return the texts for devices that may be names, each once."""
+    """Return the strings for devices that may be names, each once."""
     return [text for text in dict.fromkeys(one.device_id for one in requested) if known_id("device_id", text) is None]
 
 
@@ -182,7 +182,8 @@ def _revisions(frame: pd.DataFrame) -> list[int]:
 def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: object) -> object:
     """Return a cell of a table; a string is parsed, and replaced by the error if that fails.
 
-    A single cell that is not a number makes texts of the whole column of a CSV, so texts are parsed in every table.
+    A single cell that is not a number makes the whole column of a CSV a column of strings, so strings are parsed in
+    every table.
     """
     if not isinstance(cell, str):
         return cell

@@ -69,7 +69,7 @@ class _SavedWrite(_Saved):
     @model_validator(mode="after")
     def _check_sendable(self) -> Self:
         """Check a write that may be sent. A rejected one may have any path and value."""
-        if self.decision is not Decision.REJECT:
+        if self.decision is not Decision.REFUSE:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
             if self.requested is None:
                 raise ValueError("wanted is missing, so the write has no value")

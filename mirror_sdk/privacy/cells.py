@@ -21,7 +21,7 @@ class Cells:
     Args:
         encode: Returns the index of each cell, and the distinct values.
         is_plain: Whether each cell is one value, not a list, a structure or another container.
-        has_texts: Whether cells may be texts or bytes.
+        has_texts: Whether cells may be strings or bytes.
         is_temporal: Whether the cells are times or durations.
 
     Attributes:

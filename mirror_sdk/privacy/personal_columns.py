@@ -22,8 +22,8 @@ class PersonalColumn(NamedTuple):
 
     Attributes:
         column: Its name. A column whose name begins with it, such as one with the suffix of a join, is treated alike.
-        word: The beginning of its pseudonyms. The same text has different pseudonyms in columns with different words.
-            So no one can see that an id is equal to a name.
+        word: The beginning of its pseudonyms. The same string gets different pseudonyms in columns with different
+            words, so the pseudonyms do not reveal that a device uses its id as its name.
         why: Why it is personal.
     """
 
@@ -54,8 +54,8 @@ class Treatment(NamedTuple):
     """The treatment of the values of a resource.
 
     Attributes:
-        how: The treatment. ``None`` is for resources without a declaration: numbers and booleans stay, texts and bytes
-            are treated as identifiers.
+        how: The treatment. ``None`` is for resources without a declaration: numbers and booleans stay, strings and
+            bytes are treated as identifiers.
         word: The beginning of the pseudonyms.
         resource: The resource in any object instance, such as ``/3/*/2``. Equal values of it have equal pseudonyms.
     """
@@ -73,7 +73,7 @@ PERSONAL_COLUMNS = (
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
     PersonalColumn("uid", "entry", "identifies an entry in the log of the server"),
 )
-"""The columns whose texts become pseudonyms, in every table and index."""
+"""The columns whose strings become pseudonyms, in every table and index."""
 
 _ID, _COARSE, _HIDDEN = Personal.IDENTIFIER, Personal.PLACE, Personal.HIDDEN
 _WLAN_KEYS = ((12, 17), (12, 18), (12, 21), (12, 22), (12, 23), (12, 24), (12, 25), (12, 28))
@@ -177,7 +177,7 @@ PERSONAL_RESOURCES = (
 """The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
 
 _KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
-"""Columns of this package whose texts are not names, but may contain one."""
+"""Columns of this package whose strings are not names, but may contain one."""
 _JOINED = "_other"
 _STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
 _VALUE_COLUMN = re.compile(r"(reported|desired|value|requested|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
@@ -196,7 +196,7 @@ NOT_VALUES = frozenset(
 )
 """Columns of this package that describe a row, and are not derived from the values of its resource.
 
-Any other column of numbers, booleans, texts or bytes may be, and is treated as the values are.
+Any other column of numbers, booleans, strings or bytes may be, and is treated as the values are.
 """
 _SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
 """Columns of numbers in the unit of the resource, or of their differences; not sums, rates or powers of them."""
@@ -221,13 +221,13 @@ def is_value_column(name: object) -> bool:
 
 
 def is_known_text(name: object) -> bool:
-    """Return whether the meaning of a column's texts is known, so that they are not replaced completely."""
+    """Return whether the meaning of a column's strings is known; if so, they are not replaced completely."""
     own = str(name).removesuffix(_JOINED)
     return own in _KNOWN_TEXTS or own in NOT_VALUES or is_value_column(own)
 
 
 def has_scale_of_values(name: object) -> bool:
-    """Return whether the numbers of a column have the scale of its resource, so that they can be rounded alike."""
+    """Return whether the numbers of a column have the scale of its resource; if so, they are rounded alike."""
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 
@@ -258,7 +258,7 @@ def is_path(text: object) -> bool:
 def treatment_of(path: str) -> Treatment | None:
     """Return the treatment of the values of a resource; ``None`` if they stay.
 
-    The declaration of a registered object has precedence over the resources listed here. The texts of a resource
+    The declaration of a registered object has precedence over the resources listed here. The strings of a resource
     without a declaration are treated as identifiers.
     """
     definition = lookup(path)

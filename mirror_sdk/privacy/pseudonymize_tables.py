@@ -31,9 +31,9 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
 
     Args:
         table: Any table of this package, or one derived from it.
-        key: A secret text or bytes, of 16 bytes or more. Equal texts have equal pseudonyms in all tables with the same
-            key. Without the key no one can reverse them, but anyone with the key can test guessed names.
-        also: More texts to search for in the remaining texts, such as names of devices that this table lacks.
+        key: A secret string or bytes, of at least 16 bytes. Equal strings have equal pseudonyms in all tables with the
+            same key. Without the key no one can reverse them, but anyone with the key can test guessed names.
+        also: More strings to search for in the remaining strings, such as names of devices that this table lacks.
 
     Returns:
         A new table. Its metadata (``attrs["mirror"]``, schema metadata for Arrow, none for Polars) have a report in

@@ -40,9 +40,9 @@ _UNCHANGED_METADATA = (
 """The metadata that identify no device and no person."""
 _FIXED = [field.name for field in (*STATE_SCHEMA, *EVENTS_SCHEMA, *HISTORY_SCHEMA) if categories_of(field)]
 _OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", "state", *_FIXED})
-"""Columns whose texts are words of this package. A device may have such a word as its name."""
+"""Columns whose strings are words of this package. A device may have such a word as its name."""
 _SHORTEST_WITHIN = 4
-"""The fewest characters of a name that is searched within other texts. A shorter one is found only as a whole text."""
+"""The fewest characters of a name that is searched within other strings. A shorter one must equal the whole string."""
 _DEVICE = "device"
 """A column that :meth:`mirror_sdk.MirrorClient.plan` accepts for ids or endpoint names."""
 _DECIMALS = 1
@@ -74,7 +74,7 @@ class Pseudonymizer:
 
     Args:
         key: The key of the pseudonyms.
-        also: More texts to search for in the remaining texts.
+        also: More strings to search for in the remaining strings.
 
     Raises:
         InvalidValue: The key is too short, or not a string or bytes.
@@ -128,7 +128,7 @@ class Pseudonymizer:
         self._replace_leaks(unchanged)
 
     def replacement(self, word: str) -> Replace:
-        """Return a function that replaces texts and numbers by pseudonyms that begin with a word."""
+        """Return a function that replaces strings and numbers by pseudonyms that begin with a word."""
 
         def replace(original: Any) -> Any:
             # pandas turns a name such as 0012 into a number.
@@ -138,9 +138,9 @@ class Pseudonymizer:
         return replace
 
     def replacement_of_unknown(self, name: object) -> Replace:
-        """Return a function for a column that may hold any texts.
+        """Return a function for a column that may contain any strings.
 
-        Ids get the pseudonyms of ids, other texts of a column ``device`` those of names. Other values stay.
+        Ids get the pseudonyms of ids, other strings of a column ``device`` those of names. Other values stay.
         """
         word = "name" if name == _DEVICE else "text"
 
@@ -199,7 +199,7 @@ class Pseudonymizer:
         return left
 
     def _replace_unknown(self, column: Column, rows: Rows | None) -> None:
-        """Replace the texts of a column that may hold any texts."""
+        """Replace the strings of a column that may contain any strings."""
         if any(isinstance(value, str | bytes) for value in column.cells.values(rows)):
             self._add_report(column, None, "unknown", column.cells.count(rows))
         column.cells.replace(self.replacement_of_unknown(column.name), rows)
@@ -238,7 +238,7 @@ class Pseudonymizer:
         return pseudonym
 
     def _replace_leaks(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
-        """Replace the texts that stayed and contain a string that was replaced elsewhere."""
+        """Replace the strings that stayed and contain a string that was replaced elsewhere."""
         for column, rows in columns:
             texts = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
             leaks = self._leaks(texts.values())
@@ -250,7 +250,7 @@ class Pseudonymizer:
                 column.cells.replace(partial(_replaced, found), rows)
 
     def _leaks(self, texts: Iterable[str]) -> set[str]:
-        """Return the texts that are ids, or contain a string that was replaced."""
+        """Return the strings that are ids, or contain a string that was replaced."""
         if len(self._originals) != self._indexed_count:
             # Originals are only ever added.
             self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)

@@ -1,4 +1,4 @@
-"""Pseudonyms with a key: equal texts have equal pseudonyms, which cannot be reversed without the key."""
+"""Pseudonyms with a key: equal strings have equal pseudonyms, which cannot be reversed without the key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER_BITS = 48
 
 
 class Pseudonyms:
-    """Creates pseudonyms with HMAC-SHA-256. Neither the key nor the original texts are visible in it.
+    """Creates pseudonyms with HMAC-SHA-256. Neither the key nor the original strings are visible in it.
 
     Args:
         key: A string or bytes, of at least 16 bytes.

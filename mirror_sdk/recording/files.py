@@ -43,7 +43,7 @@ STORED_SCHEMA = pa.schema(
         for field in EVENTS_RAW_SCHEMA
     ]
 )
-"""The schema of events with texts instead of categories, which would differ from file to file."""
+"""The schema of events with strings instead of categories, which would differ from file to file."""
 
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
 _MAX_FINALIZED_WHILE_LISTED = 1000

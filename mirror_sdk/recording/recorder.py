@@ -234,7 +234,7 @@ def start_recording(
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        InvalidValue: As :class:`RecordingWriter`.
+        InvalidValue: See :class:`RecordingWriter`.
     """
     made: list[RecordingWriter] = []
     try:

@@ -112,7 +112,7 @@ class Recording:
 
         Raises:
             OSError: The folder or the one next to it (``_run.parquet.mirror``) cannot be written.
-            InvalidValue: A recorder is running. It completes the files itself.
+            InvalidValue: A recorder is running; it completes the files itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -182,8 +182,8 @@ class Recording:
             The table. ``attrs["mirror"]["complete"]`` is true only if nothing can be missing.
 
         Raises:
-            InvalidValue: An instant is naive, or ``begin`` lies before the recording or after ``end``. Or the recording
-                does not contain a device, or a pattern, ``limit`` or ``tz`` is not valid.
+            InvalidValue: An instant is naive, ``begin`` lies before the recording or after ``end``, the recording does
+                not contain a device, or a pattern, ``limit`` or ``tz`` is not valid.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
@@ -244,7 +244,7 @@ class Recording:
         tz: str | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table at an instant: the state at the start of the recording with all observations since.
+        """Return the state table at an instant: the state at the start of the recording plus all later observations.
 
         ``changed_at`` determines which values an instant includes. The log has no desired values, so their columns are
         empty. It also lacks values that only other applications read. Rows are sorted by device and path.

@@ -77,7 +77,7 @@ class AsyncSimulator:
         return await self._send(_simulator_operations.add_simulator_device(device))
 
     async def set_online(self, device_id: DeviceLike, online: bool) -> None:
-        """Disconnect a device, or connect it again, so that it makes contact at once.
+        """Disconnect or reconnect a device. A reconnected device contacts the service at once.
 
         >>> await simulator.set_online(light, False)
         """

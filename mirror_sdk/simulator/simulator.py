@@ -78,7 +78,7 @@ class Simulator:
         return self._send(_simulator_operations.add_simulator_device(device))
 
     def set_online(self, device_id: DeviceLike, online: bool) -> None:
-        """Disconnect a device, or connect it again, so that it makes contact at once.
+        """Disconnect or reconnect a device. A reconnected device contacts the service at once.
 
         >>> simulator.set_online(light, False)
         """

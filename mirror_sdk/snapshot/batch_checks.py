@@ -87,7 +87,7 @@ def require_instants(name: str, column: pa.Array) -> None:
     """Check that these are instants of the years 1 to 9999.
 
     Raises:
-        ContractError: One lies outside of them.
+        ContractError: An instant is outside these years.
     """
     require_between(name, column.cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
 

@@ -73,7 +73,7 @@ class Selection:
 
     @property
     def names_devices(self) -> bool:
-        """True if it has devices but no conditions, so that each of the devices must exist."""
+        """True if it has devices but no conditions; in this case each of the devices must exist."""
         return self.device_ids is not None and not self.filters
 
     @property

@@ -53,7 +53,7 @@ class SnapshotRequest(StreamRequest):
     Attributes:
         raw: Whether to add the payloads.
         tz: Time zone of the time columns.
-        revision: The revision of an earlier table, to fetch only what changed since.
+        revision: The revision of an earlier table, to fetch only what has changed since then.
         as_of: An earlier instant; ``None`` for the current state.
     """
 

@@ -116,7 +116,7 @@ def refreshed(
 def _merged(
     frame: pd.DataFrame, request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> list[pa.Table]:
-    """Return the rows of a new snapshot, from an earlier table and the devices that changed since."""
+    """Return the rows of a new snapshot, from an earlier table and the devices that have changed since then."""
     if request.revision is None or result.revision is None:
         return tables
     table = concatenated(tables, raw=request.raw)

@@ -15,7 +15,7 @@ def main() -> None:
         SystemExit: The benchmarks ended, a package is not installed, or this is not Linux.
     """
     if sys.platform != "linux":
-        sys.exit("mirror-benchmarks gives each process cores of its own, which needs Linux")
+        sys.exit("mirror-benchmarks gives each process its own cores, which needs Linux")
     try:
         runpy.run_path(str(_INSTALLED if _INSTALLED.is_dir() else _CHECKOUT), run_name="__main__")
     except ModuleNotFoundError as error:

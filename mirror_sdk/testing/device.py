@@ -16,7 +16,7 @@ class FleetDevice:
         id: Its device id.
         endpoint_name: Its endpoint name, such as ``light-01``.
         endpoint_type: Its endpoint type, such as ``Light``.
-        queue_mode: Whether it sleeps between contacts, so that requests to it wait until the next one.
+        queue_mode: Whether it sleeps between contacts; if so, requests wait for its next contact.
         paths: The resource paths it had when it was added.
     """
 
@@ -34,7 +34,7 @@ class FleetDevice:
         return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, simulator)
 
     def values(self) -> dict[str, str]:
-        """Return the values that the device has now, as texts by path. The mirror may have older values, or none."""
+        """Return the values that the device has now, as strings by path. The mirror may have older values, or none."""
         device = next(device for device in self._simulator.list_devices() if device.id == self.id)
         return {resource.path: resource.value for resource in device.resources}
 
@@ -46,5 +46,5 @@ class FleetDevice:
         self._simulator.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:
-        """Disconnect the device, or connect it again, so that it contacts the server at once."""
+        """Disconnect or reconnect the device. A reconnected device contacts the server at once."""
         self._simulator.set_online(self.id, online)

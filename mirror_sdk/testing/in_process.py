@@ -63,7 +63,7 @@ class InProcessServer(httpx.BaseTransport):
     @property
     def patience_seconds(self) -> float:
         """The seconds that the server waits for the response of a device."""
-        return self._settings.response_timeout_seconds
+        return self._settings.answer_timeout_seconds
 
     def start(self) -> None:
         """Start to serve."""

@@ -127,7 +127,7 @@ class Mirror:
         """Add simulated devices, with values that follow the clock.
 
         The kinds alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The same calls
-        give the same devices, ids and values in every run. ``simulator.add_device`` adds a device of your own design.
+        give the same devices, ids and values in every run. ``simulator.add_device`` adds a custom device.
 
         Args:
             n: The number of devices.

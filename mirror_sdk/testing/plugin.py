@@ -37,20 +37,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--mirror-url",
         metavar="URL",
-        help="Run the conformance tests of mirror_sdk.testing against this server, unless other tests are named."
-        " Without it they use API_HOST of the environment.",
+        help="Run the conformance tests of mirror_sdk.testing against this server, unless you name other tests."
+        " By default the tests use the environment variable API_HOST.",
     )
     group.addoption(
         "--mirror-key",
         metavar="KEY",
-        help="Access key for the conformance tests, preferably one that nothing else uses. Without it they use"
-        " API_KEY of the environment. With the scope admin they control the server's simulated devices, if it has any.",
+        help="Access key for the conformance tests, preferably one that nothing else uses. By default the tests"
+        " use the environment variable API_KEY. With the scope admin they control the server's simulated devices, if it"
+        " has any.",
     )
     group.addoption(
         "--mirror-device",
         metavar="ID",
-        help="Device that the conformance tests may read. Without it they add a simulated one, or use the first"
-        " registered one of the directory.",
+        help="Device that the conformance tests may read. By default the tests add a simulated device, or use the first"
+        " registered device of the directory.",
     )
     group.addoption(
         "--mirror-cassettes",

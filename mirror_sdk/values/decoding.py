@@ -116,7 +116,7 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
 
     Args:
         raw: The payload.
-        content_type: As for :func:`decode`.
+        content_type: See :func:`decode`.
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Returns:
@@ -147,7 +147,7 @@ def split(raw: bytes, content_type: str, path: str) -> list[PayloadPart]:
 
     Args:
         raw: The payload.
-        content_type: As for :func:`decode`.
+        content_type: See :func:`decode`.
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Raises:
@@ -193,8 +193,8 @@ def encode(
         The payload and its content type.
 
     Raises:
-        InvalidValue: The value is not of the declared type, out of its range, a naive datetime or not finite. Or the
-            resource is executable or read-only, the content type is unknown or cannot hold the value, or a registered
+        InvalidValue: The value is not of the declared type, is out of its range, is a naive datetime or is not finite.
+            The resource is executable or read-only. The content type is unknown or cannot hold the value. A registered
             encoder failed. The message names the values that the resource accepts.
     """
     if isinstance(value, Mapping):

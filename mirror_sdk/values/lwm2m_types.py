@@ -127,7 +127,7 @@ class DataType:
         return None
 
     def from_item(self, item: object) -> PythonValue | None:
-        """Read an item of a format that has types of its own, such as JSON and CBOR."""
+        """Read an item of a format that has its own types, such as JSON and CBOR."""
         return self.accept(item)
 
     def from_text(self, text: str) -> PythonValue | None:

@@ -1,4 +1,4 @@
-"""Decoders that programs register for content types of their own."""
+"""Decoders that programs register for custom content types."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _registering = Lock()
 
 
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
-    """Register functions that decode, and optionally encode, payloads of a content type of your own.
+    """Register functions that decode, and optionally encode, payloads of a custom content type.
 
     From then on, every client, table, explanation and widget of the process uses them. Existing tables and recordings
     keep their values. Registering a content type again replaces its decoder, so that you can run a notebook cell twice.

@@ -1,7 +1,7 @@
 """SenML in JSON and CBOR, and the older LwM2M JSON: any number of named records, each with a value.
 
-The format distinguishes numbers, texts, booleans, bytes and object links. The object definitions declare the type of a
-number (float, integer, time). A record of another kind than the declared one stays bytes.
+The format distinguishes numbers, strings, booleans, bytes and object links. The object definitions declare the type of
+a number (float, integer, time). A record of another kind than the declared one stays bytes.
 
 Source: RFC 8428; LwM2M core, SenML and JSON data formats.
 """

@@ -41,7 +41,7 @@ def parse_value(text: str, path: str) -> PythonValue:
     except for a string with escaped characters and for a multiple resource.
 
     ============  ==========================================================================================
-    declared      accepted texts, and the type of the value
+    declared      accepted strings, and the type of the value
     ============  ==========================================================================================
     boolean       ``true``, ``on``, ``yes``, ``1``, ``false``, ``off``, ``no``, ``0``, in upper or lower case: ``bool``
     integer       ``55``, ``-3``, ``5.5e1``, of at most 64 bits and in the declared range: ``int``
@@ -63,8 +63,8 @@ def parse_value(text: str, path: str) -> PythonValue:
 
     Raises:
         InvalidValue: The text is not accepted (such as ``5,5``, ``12abc``, ``nan`` or an empty text), is ambiguous, or
-            is out of the declared range. Or the resource is executable. The message names the resource and the values
-            that it accepts, with an example.
+            is out of the declared range. The resource is executable. The message names the resource and the values that
+            it accepts, with an example.
         ValueError: ``path`` is not a resource path.
         TypeError: ``text`` or ``path`` is not a ``str``.
 

@@ -95,7 +95,7 @@ def plain_text(value: Value) -> str:
 def written(python: PythonValue | InstanceValues) -> str:
     """Format a value as people type it: times in RFC 3339, booleans as words, bytes as hex digits.
 
-    The values of a multiple resource become a JSON object by instance id, with times and bytes as texts.
+    The values of a multiple resource become a JSON object by instance id, with times and bytes as strings.
 
     >>> written({0: 3800, 1: 5000})
     '{"0": 3800, "1": 5000}'

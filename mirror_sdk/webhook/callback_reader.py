@@ -17,7 +17,7 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
 
 class CallbackReader(LogReader):
-    """Reads a :class:`~mirror_sdk.CallbackInbox` from a position of its own.
+    """Reads a :class:`~mirror_sdk.CallbackInbox` from its own position.
 
     The reader reads the service's log instead if entries are missing, or if none arrive. It therefore loses no entry
     while another program has registered its own webhook.

@@ -4,8 +4,9 @@ anywidget drops all messages to a widget that is not ready within two seconds. L
 slow page, so a small module is ready at once and loads the large one. If even that takes too long, it receives the
 messages itself.
 
-The page that runs the cell gets the module with the state of the widget, because a busy kernel responds to nothing. It
-then clears that state, which the notebook would store. Any other page requests the module.
+The page that runs the cell receives the module together with the widget's state, because a busy kernel would not
+respond to a request for it. It then clears that state, which the notebook would store. Any other page requests the
+module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The thread of a live widget: client calls on other threads, events, and a refresh some times a second.
 
-A thread of its own refreshes the widget, not the kernel's event loop, which stands still while a cell runs. The loop
-would need the lock as well: JupyterLab sends clicks to a subshell of the kernel, which is another thread. ipykernel
-allows comm messages from any thread. So every thread that uses the widget or its model holds ``lock``. Messages are few
+A separate thread refreshes the widget, because the kernel's event loop is blocked while a cell runs. The loop would
+need the lock as well: JupyterLab sends clicks to a subshell of the kernel, which is another thread. ipykernel allows
+comm messages from any thread. So every thread that uses the widget or its model holds ``lock``. Messages are few
 because everything since the last step is one refresh.
 """
 

@@ -57,7 +57,7 @@ class EventWatcher(MirrorWidget):
 
     Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
     (resource 5701), else the declared one. Set points and integers have steps, because each value lasts until the next
-    one. Booleans and texts are drawn as states over time. A line breaks after a loss in the log and after its device
+    one. Booleans and strings are drawn as states over time. A line breaks after a loss in the log and after its device
     left. It also breaks after a silence of more than ten times its usual interval, unless it is a set point. The plot
     marks losses, absences of devices, and writes with their results.
 

@@ -112,7 +112,7 @@ class AcknowledgementBody(WireModel):
     Attributes:
         resource_path: The path of the resource.
         by: The name of the person who acknowledges the write. The default is the name of the access key.
-        revision: The ``desired.revision`` that the caller read. If it has changed since, the request fails.
+        revision: The ``desired.revision`` that the caller read. If it has changed since then, the request fails.
     """
 
     resource_path: _Path

@@ -53,7 +53,7 @@ UNSUPPORTED_FIELDS = (
 STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
 """States of the public API; a device of a mirror is in one of the first two."""
 INCLUDED = ("total_count", "totalCount")
-"""The values of ``include``, as the public API spells them and as a client of it does."""
+"""The values of ``include``, in the spelling of the public API and in that of its client library."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000
@@ -264,7 +264,7 @@ class DeviceConnection(WireModel):
         return f"LwM2M {visible(self.lwm2m_version or '')}".rstrip() + f" over {carrier}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the known properties of the connection by name, as texts."""
+        """Return the known properties of the connection by name, as strings."""
         precision = time_precision([self.registration_expires_at, self.last_contact_at])
         known = [
             ("protocol", self.way),

@@ -76,9 +76,9 @@ class HistoryRow(WireModel):
 COLUMNS = kinds_of(HistoryRow)
 """The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
 
-Texts are dictionary-encoded strings, and instants are UTC timestamps in milliseconds. ``value`` is binary, ``status``
-is int8 and ``revision`` is int64. An absent member is null. The last batch has no rows. Its metadata contain the end of
-the response, as in a snapshot.
+Strings are dictionary-encoded, and instants are UTC timestamps in milliseconds. ``value`` is binary, ``status`` is int8
+and ``revision`` is int64. An absent member is null. The last batch has no rows. Its metadata contain the end of the
+response, as in a snapshot.
 """
 
 

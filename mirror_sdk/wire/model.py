@@ -57,8 +57,8 @@ def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
 class JsonForm:
     r"""A value that can be converted to JSON, such as for a web application. Both methods always succeed.
 
-    Members have the names of the attributes. Instants become RFC 3339 texts in UTC with milliseconds and ``Z``,
-    durations seconds, enumerations words (``success``), and bytes base64. Numbers that JSON lacks become texts:
+    Members have the names of the attributes. Instants become RFC 3339 strings in UTC with milliseconds and ``Z``,
+    durations seconds, enumerations words (``success``), and bytes base64. Numbers that JSON lacks become strings:
     ``NaN``, ``Infinity``, ``-Infinity``, and whole numbers beyond 64 bits in hexadecimal digits. A lone surrogate,
     which UTF-8 cannot encode, becomes an escape (``\ud800``).
     """
@@ -66,7 +66,7 @@ class JsonForm:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return dicts, lists, texts, numbers, booleans and ``None``, for any JSON encoder."""
+        """Return dicts, lists, strings, numbers, booleans and ``None``, for any JSON encoder."""
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type] # else it has its own
         return {name: plain(getattr(self, name)) for name in names if not name.startswith("_")}
 

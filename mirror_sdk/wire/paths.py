@@ -81,7 +81,7 @@ def check_path_pattern(pattern: str) -> str:
     """Return the pattern if some resource path can match it.
 
     Raises:
-        ValueError: There is a ``*`` somewhere else than at its end, or it begins as no resource path does.
+        ValueError: There is a ``*`` somewhere else than at its end, or no resource path can match it.
     """
     check_pattern(pattern)
     if not pattern.startswith("/") and pattern != "*":
@@ -90,7 +90,7 @@ def check_path_pattern(pattern: str) -> str:
 
 
 def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
-    """Whether a path matches one of the patterns; any does where there is no list of them."""
+    """Return whether a path matches one of the patterns. ``None`` matches every path."""
     return patterns is None or any(matches(pattern, path) for pattern in patterns)
 
 

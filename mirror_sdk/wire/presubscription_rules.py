@@ -1,6 +1,6 @@
 """E3, the body with all rules as a model, for the OpenAPI description. Source: specification E3; wire.md 3.
 
-It is a module of its own because ``pydantic.RootModel`` takes long to import, and only a server needs it.
+It is a separate module because ``pydantic.RootModel`` takes long to import, and only a server needs it.
 """
 
 from __future__ import annotations

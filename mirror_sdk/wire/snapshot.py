@@ -48,7 +48,7 @@ class ResourceColumn(NamedTuple):
 _NAMES = {
     name: name for name in ("reported_at", "desired_at", "requested_at", "acknowledged_at", "acknowledged_by")
 } | {"status_updated_at": "desired_updated_at"}
-"""The members whose column is not named by part and member, as ``reported_value`` is."""
+"""The members whose column name is not ``PART_MEMBER``, unlike ``reported_value``."""
 _NOT_IN_STREAM = {"status_updated_at", "category"}
 
 

@@ -23,23 +23,23 @@ class SubscriptionState(StrEnum):
     """The state of an application's subscription of a resource. Source: wire.md 3.
 
     - ``ACTIVE``: the device accepted the subscription.
-    - ``PENDING``: the device has not responded yet, or the service does not send the state.
-    - ``REJECTED``: the device rejected it. The service retries when the device next registers or updates its
+    - ``ASKED``: the device has not responded yet, or the service does not send the state.
+    - ``REFUSED``: the device rejected it. The service retries when the device next registers or updates its
       registration.
     - ``ENDED``: a single subscription ended because the device registered again or deregistered.
     - ``NONE``: no subscription was requested.
     """
 
     ACTIVE = "active"
-    PENDING = "pending"
-    REJECTED = "rejected"
+    ASKED = "asked"
+    REFUSED = "refused"
     ENDED = "ended"
     NONE = "none"
 
     @property
     def is_active_or_pending(self) -> bool:
         """Whether the subscription is active, or may become active without a new request."""
-        return self in {SubscriptionState.ACTIVE, SubscriptionState.PENDING}
+        return self in {SubscriptionState.ACTIVE, SubscriptionState.ASKED}
 
 
 _Name = Annotated[

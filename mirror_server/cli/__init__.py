@@ -75,7 +75,7 @@ def main() -> None:
     Try it with simulated devices and a new key:
       mirror-server demo
     \b
-    Run it with a database of your own:
+    Run it with your own database:
       mirror-server keys create my-app --database sqlite:///mirror.db
       mirror-server run --database sqlite:///mirror.db
     \b

@@ -43,8 +43,8 @@ port_option = click.option(
 def run(host: str, port: int, **settings: Any) -> None:
     """Run the server until it is stopped with Ctrl-C or SIGTERM.
 
-    Programs need an access key: create one with 'mirror-server keys create NAME'. Each option can also be set by the
-    environment variable that is shown with it.
+    Programs need an access key: create one with 'mirror-server keys create NAME'. Each option can also be set with the
+    environment variable shown next to it.
 
     \b
       mirror-server run --database sqlite:///mirror.db

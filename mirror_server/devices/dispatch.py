@@ -86,7 +86,7 @@ class Dispatcher:
         clock: Domain time.
         backends: The backends of the devices.
         finish: Stores the outcome of a job; ``None`` stands for a timeout. The future is done when that is on disk.
-        response_timeout_seconds: How long a device may take to respond.
+        answer_timeout_seconds: How long a device may take to respond.
 
     Attributes:
         delayed: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
@@ -99,14 +99,14 @@ class Dispatcher:
         clock: Clock,
         backends: DeviceBackends,
         finish: Callable[[Job, DeviceResponse | None], Future[Any]],
-        response_timeout_seconds: float,
+        answer_timeout_seconds: float,
     ) -> None:
         self._database = database
         self._clock = clock
         self._backends = backends
         self._finish = finish
         self.delayed: set[str] = set()
-        self._response_timeout_seconds = response_timeout_seconds
+        self._response_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
         # Subscribe commands without a response, which are not repeated before the device makes contact again.
@@ -311,7 +311,7 @@ class Dispatcher:
     def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
         """Store a response after the timeout, because it still has the state of the device.
 
-        The end of an observation is ignored, because another one may have started since.
+        The end of an observation is ignored, because another one may have started in the meantime.
         """
         if isinstance(job.command, CancelObservation):
             return

@@ -250,9 +250,9 @@ class NotificationLog:
     def _read_shared(self, app_id: str, after: int, woken: Woken) -> Page:
         """Return the page after a number that another waiter, woken at the same time, has just read.
 
-        If waiters were woken since, the page is read again. It may lack entries that are appended later, but the reader
-        called :meth:`entry_waiter` first and is woken for them. The page is shared for a moment only, because an
-        operator may erase entries or revoke the key.
+        If waiters have been woken in the meantime, the page is read again. It may lack entries that are appended later,
+        but the reader called :meth:`entry_waiter` first and is woken for them. The page is shared for a moment only,
+        because an operator may erase entries or revoke the key.
         """
         wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:

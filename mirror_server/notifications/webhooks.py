@@ -71,7 +71,7 @@ _MAX_RESPONSE_BYTES = 64 * 1024
 
 
 class Webhooks:
-    """The webhooks of all applications, on an event loop of their own.
+    """The webhooks of all applications, on a separate event loop.
 
     Args:
         database: The database with registrations and positions.
@@ -265,7 +265,7 @@ class Webhooks:
         )
 
     def _attempt_at(self, row: WebhookRow) -> Instant | None:
-        """Return when to send next: after the pause at the latest, even if the clock was set back since."""
+        """Return when to send next: after the pause at the latest, even if the clock has been set back."""
         if row.next_attempt_at is None:
             return None
         return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))

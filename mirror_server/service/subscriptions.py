@@ -29,9 +29,9 @@ from mirror_server.store.session import AGAIN, WAITING, Session, Subscribers
 T = TypeVar("T")
 
 _STATES = {
-    "pending": SubscriptionState.PENDING,
+    "pending": SubscriptionState.ASKED,
     "active": SubscriptionState.ACTIVE,
-    "rejected": SubscriptionState.REJECTED,
+    "rejected": SubscriptionState.REFUSED,
     "ended": SubscriptionState.ENDED,
     None: SubscriptionState.NONE,
 }

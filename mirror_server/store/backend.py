@@ -217,7 +217,7 @@ class Location(ABC):
         """Lock it for this process if only one may serve it. Return a function that releases the lock.
 
         Raises:
-            AlreadyServed: Another process serves it.
+            AlreadyServed: Another process serves the database.
             DatabaseError: The lock cannot be checked.
         """
         return lambda: None

@@ -62,7 +62,7 @@ class RegistrationChange(NamedTuple):
     """A registration that began, was updated or ended.
 
     Attributes:
-        revision: A number of its own, in the order of all changes.
+        revision: A unique number, in the order of all changes.
         kind: What happened.
         device: The device before the change.
         at: When it happened.

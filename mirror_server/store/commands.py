@@ -37,7 +37,7 @@ FINISH = "UPDATE commands SET finished_at = ? WHERE command_id = ?"
 # Other kinds of databases register a version with one statement for all commands; see decision 24.
 @singledispatch
 def insert(session: Session, queued: Sequence[Command]) -> list[int]:
-    """Queue commands, each with an async-id of its own. Return their numbers, which are higher than all before."""
+    """Queue commands, each with a different async-id. Return their numbers, which are higher than all before."""
     return [session.rows_of(INSERT, row_of(command))[0][0] for command in queued]
 
 
@@ -94,7 +94,7 @@ def _unfinished(session: Session, where: str, **parameters: Any) -> list[Command
 
 
 def begin_attempt(session: Session, command_id: int, now: Instant) -> bool:
-    """Count an attempt that is about to start. Return false if the command has ended or expired since."""
+    """Count an attempt that is about to start. Return false if the command has ended or expired in the meantime."""
     return bool(
         session.run(
             "UPDATE commands SET attempts = attempts + 1"

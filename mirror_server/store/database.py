@@ -22,7 +22,7 @@ class Database(Writer):
 
     Args:
         url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is created if it does not
-            exist. Or a URL of a kind that an extension opens.
+            exist. Extensions may open other URLs.
         storages: The tables of extensions. Tables of other extensions stay unchanged.
         core: The migrations of the core, if not those of this program.
         must_exist: Whether a missing file is an error. Otherwise a mistyped name creates an empty database.

@@ -2,9 +2,9 @@
 
 It also counts changes. The mirror has one counter, the revision, and each device has the revision of its last change.
 Code that changes the content of a device object calls :meth:`Session.note_change` in the same transaction. So a reader
-can request the devices that changed since a revision, and a cache knows whether its copy is current. The reported
-and the desired value of a resource each have the revision of their own last change. It determines their order if
-their times are equal.
+can request the devices that changed since a revision, and a cache knows whether its copy is current. The reported and
+the desired value of a resource each have the revision of their last change. It determines their order if their times
+are equal.
 
 The counter is a row in SQLite. In databases with concurrent transactions it is a sequence, and the revisions of one
 device still increase. :meth:`Session.last_revision` returns the revision up to which all changes are visible. Some

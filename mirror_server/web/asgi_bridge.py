@@ -74,7 +74,7 @@ class ASGIBridge:
         self._max_body_bytes = settings.max_body_bytes
         self._body_timeout_seconds = settings.request_timeout_seconds
         self._reading_seconds = reading_seconds
-        self._slots = Slots.of_polls(settings.max_open_polls, settings.poll_share)
+        self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
         self.backpressure = Backpressure(settings.max_unread_bytes)
         self._turn = _Turn()
         # By loop: clients in the server's process can have loops of their own, and an event of one wakes no other.

@@ -151,7 +151,7 @@ def main() -> None:
         database_url=sys.argv[1],
         simulate=0,
         keep_log_bytes=_LOG_BYTES,
-        max_open_polls=100_000,
+        max_parked_polls=100_000,
         keep_history_seconds=float(sys.argv[2]) if sys.argv[2:] else None,
     )
     listener = listen("127.0.0.1", 0)

@@ -25,7 +25,7 @@ def hello() -> str:
 
 def main() -> None:
     # The bridge calls it as any WSGI app, as long as it defers no response.
-    bridge: Any = ASGIBridge(cast("MirrorApp", app), Settings(max_body_bytes=1024 * 1024, max_open_polls=1))
+    bridge: Any = ASGIBridge(cast("MirrorApp", app), Settings(max_body_bytes=1024 * 1024, max_parked_polls=1))
     uvicorn.run(
         bridge,
         port=int(sys.argv[1]),

@@ -349,7 +349,7 @@ def test_a_plan_may_come_from_a_spreadsheet_of_any_country(run, application, lig
     application.http.put(f"/sim/v1/devices/{light}/registration")
     level, temperature = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
     assert (level["wanted"], level["decision"]) == (55, "write")
-    assert (temperature["decision"], temperature["check"]) == ("reject", "wrong_type")
+    assert (temperature["decision"], temperature["check"]) == ("refuse", "wrong_type")
     assert "a comma is not a decimal point; write it like 21.5" in temperature["reason"]
 
 

@@ -354,7 +354,7 @@ def test_kill_in_mid_message_loses_nothing(start_server, sockets):
 
 
 def test_websockets_count_as_open_polls(start_server, sockets):
-    server: ServerProcess = start_server("--max-open-polls", "4", "--poll-share", "0.5")
+    server: ServerProcess = start_server("--max-parked-polls", "4", "--poll-share", "0.5")
     application, other = server.application(), server.application()
     held = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
     with pytest.raises(InvalidStatus) as caught:

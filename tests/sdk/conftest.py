@@ -79,7 +79,7 @@ def mirror(tmp_path: Path, history_seconds: float | None, manual_clock: bool) ->
     services = Services(settings)
     services.start()
     app = create_app(services)
-    bridge = ASGIBridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_open_polls=100))
+    bridge = ASGIBridge(app, Settings(max_body_bytes=settings.max_body_bytes, max_parked_polls=100))
     yield Mirror(services, httpx.WSGITransport(app=app), httpx.ASGITransport(app=bridge))
     # The open poll of a watch ends with its server. Otherwise it would last half a minute, during later tests.
     app.stopping.set()

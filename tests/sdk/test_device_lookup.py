@@ -164,7 +164,7 @@ def test_duplicate_name_selects_the_registered_device_and_is_otherwise_ambiguous
         assert f"{light} ({states[0]})" in str(caught.value)
         assert f"{'e' * 32} ({states[1]})" in str(caught.value)
         refused = named.plan([("twin", SWITCH, True)]).frame.iloc[0]
-        assert (refused["decision"], refused["check"]) == ("reject", "unknown_device")
+        assert (refused["decision"], refused["check"]) == ("refuse", "unknown_device")
         assert "2 devices have the endpoint name 'twin'" in refused["reason"]
     assert "POST" not in {method for method, _ in directory.asked}
 

@@ -115,14 +115,14 @@ def test_unknown_members_of_a_response_are_ignored():
 def test_result_of_a_subscription_is_read():
     body = {"code": 404, "type": "x", "message": ""}
     for answer, state in (
-        (respond(Mirror_Subscription="rejected"), "rejected"),
-        (respond(), "pending"),
-        (respond(Mirror_Subscription="dreamt of"), "pending"),
+        (respond(Mirror_Subscription="refused"), "refused"),
+        (respond(), "asked"),
+        (respond(Mirror_Subscription="dreamt of"), "asked"),
         (respond(404, body | {"reason": "SUBSCRIPTION_ENDED"}), "ended"),
         (respond(404, body), "none"),
     ):
         found = ops.get_subscription_state("d1", "/3/0/0").finish(answer)
-        assert (found, found.is_active_or_pending) == (state, state == "pending")
+        assert (found, found.is_active_or_pending) == (state, state == "asked")
 
 
 def test_a_poll_is_read_with_its_cursor_message_and_gap():

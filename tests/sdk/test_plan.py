@@ -68,19 +68,19 @@ def test_each_check_is_in_its_row_of_the_plan_table(client, simulator, lights):
     wanted = [
         ((lights[0], LEVEL, 10), "already_so", "skip", "reported at 2026-"),
         ((lights[0], SWITCH, True), "ok", "write", "this write cannot be undone"),
-        ((lights[0], TEMPERATURE, 3.0), "not_writable", "reject", "cannot be written"),
-        ((lights[0], "/3306/0/5850", True), "unknown_resource", "reject", ""),
-        ((lights[0], LEVEL[1:], 2), "unknown_resource", "reject", "is not a resource path; write it like /3303/0/5700"),
+        ((lights[0], TEMPERATURE, 3.0), "not_writable", "refuse", "cannot be written"),
+        ((lights[0], "/3306/0/5850", True), "unknown_resource", "refuse", ""),
+        ((lights[0], LEVEL[1:], 2), "unknown_resource", "refuse", "is not a resource path; write it like /3303/0/5700"),
         ((lights[1], LEVEL, 20), "offline", "skip", "include_offline=True"),
         ((lights[2], LEVEL, 6), "pending", "write", "a write of 5 is pending"),
         ((lights[2], SWITCH, True), "pending", "skip", ""),
-        ((lights[3], LEVEL, "bright"), "wrong_type", "reject", "takes a whole number"),
-        ((lights[3], SWITCH, 1), "wrong_type", "reject", ""),
-        (("0" * 32, LEVEL, 1), "unknown_device", "reject", ""),
+        ((lights[3], LEVEL, "bright"), "wrong_type", "refuse", "takes a whole number"),
+        ((lights[3], SWITCH, 1), "wrong_type", "refuse", ""),
+        (("0" * 32, LEVEL, 1), "unknown_device", "refuse", ""),
         ((sleeper, LEVEL, 1), "ok", "write", "next contact"),
         ((sleeper, LEVEL, 1), "duplicate", "skip", ""),
-        ((sleeper, SWITCH, True), "duplicate", "reject", ""),
-        ((sleeper, SWITCH, False), "duplicate", "reject", ""),
+        ((sleeper, SWITCH, True), "duplicate", "refuse", ""),
+        ((sleeper, SWITCH, False), "duplicate", "refuse", ""),
     ]
     plan = client.plan([*(row[0] for row in wanted), (lights[3], LEVEL, None), (lights[3], TEMPERATURE, float("nan"))])
     frame = plan.frame

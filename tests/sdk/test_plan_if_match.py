@@ -39,7 +39,7 @@ def test_if_match_rejects_rows_that_were_written_before_the_plan(client, other_c
     for plan in (client.plan(seen.assign(value=40), if_match=True), client.plan(seen, value=40, if_match=True)):
         told = plan.frame.set_index("device_id").loc[lights]
         assert told["check"].tolist() == ["ok", "changed", "already_so", "ok", "ok"]
-        assert told["decision"].tolist() == ["write", "reject", "skip", "write", "write"]
+        assert told["decision"].tolist() == ["write", "refuse", "skip", "write", "write"]
         assert told["current_num"].iloc[1] == 55
         assert "55" in told["reason"].iloc[1]
     assert set(client.plan(seen.assign(value=30)).frame["check"]) == {"ok"}

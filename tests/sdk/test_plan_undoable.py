@@ -48,7 +48,7 @@ def test_the_plan_table_marks_writes_that_cannot_be_undone(client, simulator, li
     assert "2 cannot be undone" in repr(plan)
     plan.apply()
     back = plan.undo().frame.set_index("device_id")["decision"]
-    assert [back[device_id] for device_id in lights] == ["write", "reject", "reject"]
+    assert [back[device_id] for device_id in lights] == ["write", "refuse", "refuse"]
 
 
 def test_read_first_reads_unknown_values(client, lights):
@@ -141,7 +141,7 @@ def test_undo_rejects_exactly_the_rows_that_are_not_undoable(client, simulator, 
     sent = plan.frame[plan.frame["decision"] == "write"].set_index("path")["undoable"]
     plan.apply(canary=0)
     back = plan.undo().frame.set_index("path")["decision"]
-    assert {path: back[path] != "reject" for path in sent.index} == sent.to_dict()
+    assert {path: back[path] != "refuse" for path in sent.index} == sent.to_dict()
 
 
 def check_one(want, before):

@@ -35,13 +35,13 @@ def test_an_accepted_and_a_pending_subscription(client, simulator, device_id, ch
     client.unsubscribe(device_id, TEMPERATURE)
     simulator.set_online(device_id, False)
     client.subscribe(device_id, TEMPERATURE)
-    check(SubscriptionState.PENDING, "but the device has not accepted it yet", is_subscribed=True)
+    check(SubscriptionState.ASKED, "but the device has not accepted it yet", is_subscribed=True)
 
 
 def test_a_rejected_subscription_is_accepted_later(client, simulator, device_id, check):
     simulator.set_response_mode(device_id, "reject")
     client.subscribe(device_id, TEMPERATURE)
-    check(SubscriptionState.REJECTED, "rejected it. The service requests it again when the device next registers")
+    check(SubscriptionState.REFUSED, "rejected it. The service requests it again when the device next registers")
     simulator.set_response_mode(device_id, "normal")
     simulator.update_registration(device_id)
     check(SubscriptionState.ACTIVE, "This application is subscribed", is_subscribed=True)

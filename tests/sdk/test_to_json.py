@@ -145,7 +145,7 @@ def test_results_of_a_client_become_json(client, simulator):
             check(one)
     plan = client.plan([*[("light-01", LEVEL, 50)] * 2, ("nobody", LEVEL, object()), ("aaaaa", LEVEL, b"x")])
     body = check(plan)
-    assert body["decisions"] == {"write": 1, "skip": 1, "reject": 2}
+    assert body["decisions"] == {"write": 1, "skip": 1, "refuse": 2}
     assert [write["status"] for write in body["writes"]] == ["queued", None, None, None]
     plan.apply()
     first = check(plan)["writes"][0]

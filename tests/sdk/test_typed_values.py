@@ -128,7 +128,7 @@ def test_texts_in_a_plan_are_parsed_as_typed_input_or_rejected_in_their_row(clie
     assert client.read_value(light, SWITCH) is True
     assert client.read_value(light, LEVEL) == 55
     frame = plan((LEVEL, "5,5"), (LEVEL, "101"), (SWITCH, "maybe"), ("no path", "x")).frame
-    assert frame["decision"].tolist() == ["reject"] * 4
+    assert frame["decision"].tolist() == ["refuse"] * 4
     assert frame["check"].tolist() == ["wrong_type", "out_of_range", "wrong_type", "unknown_resource"]
     assert "decimal point" in frame["reason"][0]
     assert "parse_value" in client.plan([(light, SWITCH, "false")]).frame["reason"][0]

@@ -20,10 +20,10 @@ from mirror_sdk.wire.paths import matches
 
 COMPARED_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("offset", pa.duration("ms"), "from the start of the period to that of the bin"),
+    TableColumn("offset", pa.duration("ms"), "time from the start of the period to the start of the bin"),
     TableColumn("a", pa.float64(), "the statistic in the first period; NA if no value is known"),
     TableColumn("b", pa.float64(), "the statistic in the second period"),
-    TableColumn("difference", pa.float64(), "``b`` less ``a``"),
+    TableColumn("difference", pa.float64(), "``b`` minus ``a``"),
     TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first period"),
     TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second period"),
 )

@@ -20,24 +20,32 @@ PRESENCES: tuple[Presence, ...] = get_args(Presence)
 _AVAILABLE, _ABSENT, _UNKNOWN = range(3)
 
 GAPS_COLUMNS = (
-    TableColumn("device_id", CATEGORY, "the device; NA for all of them"),
+    TableColumn("device_id", CATEGORY, "the device; NA for an interval that affects all devices"),
     DEVICE_COLUMNS[1],
     TableColumn("reason", Words(REASONS), "gap, deregistration, expired or silent"),
-    TableColumn("begin", INSTANT, "when it begins"),
-    TableColumn("end", INSTANT, "when it ends; NA if no end is known"),
-    TableColumn("duration", pa.duration("ms"), "how long it is, or was when the table ends"),
+    TableColumn("begin", INSTANT, "when the interval begins"),
+    TableColumn("end", INSTANT, "when the interval ends; NA if no end is known"),
+    TableColumn(
+        "duration", pa.duration("ms"), "length of the interval; without a known end, up to the end of the table"
+    ),
 )
 """The intervals in which values are unknown."""
 
 AVAILABILITY_COLUMNS = (
     *DEVICE_COLUMNS,
-    TableColumn("available", pa.duration("ms"), "how long it was available"),
-    TableColumn("absent", pa.duration("ms"), "how long it was absent"),
-    TableColumn("unknown", pa.duration("ms"), "how long its presence is unknown"),
-    TableColumn("availability", pa.float64(), "0 to 1; NA if its presence is always unknown"),
+    TableColumn("available", pa.duration("ms"), "how long the device was available"),
+    TableColumn("absent", pa.duration("ms"), "how long the device was absent"),
+    TableColumn("unknown", pa.duration("ms"), "how long it is unknown whether the device was present"),
+    TableColumn(
+        "availability",
+        pa.float64(),
+        "share of the known time in which the device was available, 0 to 1; NA if no time is known",
+    ),
     TableColumn("absences", pa.int64(), "the number of absences"),
     TableColumn("longest_absence", pa.duration("ms"), "the length of the longest absence"),
-    TableColumn("last_seen_at", INSTANT, "its last contact: a value, a registration or update; NA for none"),
+    TableColumn(
+        "last_seen_at", INSTANT, "when the device last sent a value, a registration or an update; NA if it never did"
+    ),
 )
 """The availability of each device."""
 
@@ -45,8 +53,8 @@ PRESENCE_COLUMNS = (
     *DEVICE_COLUMNS,
     TableColumn("presence", Words(PRESENCES), "available, absent or unknown"),
     TableColumn("begin", INSTANT, "when the interval begins"),
-    TableColumn("end", INSTANT, "when it ends"),
-    TableColumn("duration", pa.duration("ms"), "how long it is"),
+    TableColumn("end", INSTANT, "when the interval ends"),
+    TableColumn("duration", pa.duration("ms"), "length of the interval"),
 )
 """The intervals in which a device was available, absent or unknown."""
 

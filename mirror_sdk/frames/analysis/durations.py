@@ -21,7 +21,7 @@ DURATIONS_COLUMNS = (
     TableColumn("duration", pa.duration("ms"), "how long the condition was met"),
     TableColumn("intervals", pa.int64(), "the number of these intervals"),
     TableColumn("longest", pa.duration("ms"), "the length of the longest interval"),
-    TableColumn("known", pa.duration("ms"), "how long any value is known"),
+    TableColumn("known", pa.duration("ms"), "how long a value is known, whether or not the condition is met"),
     TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA if no value is known"),
 )
 """The duration of a condition, per resource."""
@@ -29,23 +29,23 @@ DURATIONS_COLUMNS = (
 DURATION_INTERVALS_COLUMNS = (
     *RESOURCE_COLUMNS,
     TableColumn("begin", INSTANT, "when the interval begins"),
-    TableColumn("end", INSTANT, "when it ends"),
+    TableColumn("end", INSTANT, "when the interval ends"),
     TableColumn("duration", pa.duration("ms"), "how long it is"),
-    TableColumn("begin_seen", pa.bool_(), "whether another known value precedes it"),
-    TableColumn("end_seen", pa.bool_(), "whether another known value follows it"),
+    TableColumn("begin_seen", pa.bool_(), "whether another known value precedes the interval"),
+    TableColumn("end_seen", pa.bool_(), "whether another known value follows the interval"),
 )
 """The intervals in which a condition was met."""
 
 UNCHANGED_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("value_num", pa.float64(), "the number"),
-    TableColumn("value_text", pa.string(), "the text"),
-    TableColumn("value_bool", pa.bool_(), "the boolean"),
+    TableColumn("value_num", pa.float64(), "the value, if it is a number"),
+    TableColumn("value_text", pa.string(), "the value, if it is a string"),
+    TableColumn("value_bool", pa.bool_(), "the value, if it is a boolean"),
     TableColumn("begin", INSTANT, "when the interval begins"),
     TableColumn("end", INSTANT, "when the interval ends"),
     TableColumn("duration", pa.duration("ms"), "how long it is"),
     TableColumn("count", pa.int64(), "how many values have a time in the interval"),
-    TableColumn("ongoing", pa.bool_(), "whether it lasts until the end of the period or of the data"),
+    TableColumn("ongoing", pa.bool_(), "whether the interval lasts until the end of the period or of the data"),
 )
 """The intervals in which a value did not change."""
 

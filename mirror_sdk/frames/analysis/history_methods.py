@@ -85,8 +85,8 @@ class HistoryMethods:
             and value instead, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument is invalid. Or the statistic is not defined for
-                texts, a column would mix texts with other values, or the result would exceed 50 million rows.
+            InvalidValue: The table lacks a column, or an argument is invalid. The statistic is not defined for strings,
+                a column would mix strings with other values, or the result would exceed 50 million rows.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -371,7 +371,7 @@ class HistoryMethods:
             {columns}
 
         Raises:
-            InvalidValue: An instant is naive, the values are texts, the table lacks a column, or another argument is
+            InvalidValue: An instant is naive, the values are strings, the table lacks a column, or another argument is
                 invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -542,7 +542,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`gaps`.
+            InvalidValue: See :meth:`gaps`.
 
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
@@ -575,7 +575,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`availability`.
+            InvalidValue: See :meth:`availability`.
 
         >>> end = simulator.advance(300)
         >>> history = client.notifications.events_frame(after=0, timeout=0)
@@ -608,7 +608,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`late_arrivals`.
+            InvalidValue: See :meth:`late_arrivals`.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'delay (s)'
@@ -643,7 +643,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: As for :meth:`unchanged`.
+            InvalidValue: See :meth:`unchanged`.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)

@@ -59,7 +59,7 @@ class Rows:
         is_counted: Whether it is a row of the table, not of the state before it.
         devices: Device ids, sorted.
         paths: Resource paths, sorted.
-        texts: Values that are texts, sorted.
+        texts: Values that are strings, sorted.
         units: Units, sorted.
     """
 
@@ -139,7 +139,7 @@ def need(frame: pd.DataFrame, *names: str) -> None:
     """Check that a table has each of these columns once.
 
     Raises:
-        InvalidValue: One is missing, or a column occurs twice.
+        InvalidValue: A column is missing, or occurs twice.
     """
     missing = [name for name in names if name not in frame]
     if missing:
@@ -203,7 +203,7 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
     """Return the index of each cell into the sorted words of a column, -1 for none, and these words.
 
     Raises:
-        InvalidValue: The column has values that are not texts.
+        InvalidValue: The column has values that are not strings.
     """
     if isinstance(column.dtype, pd.CategoricalDtype):
         codes, words = column.cat.codes.to_numpy(), column.cat.categories
@@ -378,7 +378,7 @@ def _concatenated(first: Rows, second: Rows) -> Rows:
 
 
 def _values(frame: pd.DataFrame, of: str) -> tuple[Ints, Floats, Ints, pd.Index]:
-    """Return the kind, number and text index of each value, and the texts."""
+    """Return the kind, number and text index of each value, and the strings."""
     kind = np.zeros(len(frame), dtype=np.int8)
     number = np.full(len(frame), np.nan)
     for name, kind_code in ((f"{of}_num", NUMBER), (f"{of}_bool", BOOLEAN)):

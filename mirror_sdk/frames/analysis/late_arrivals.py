@@ -13,10 +13,12 @@ from mirror_sdk.frames.analysis.timeline import Timeline
 
 LATE_ARRIVALS_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("changed_at", INSTANT, "when it changed, by the device's time"),
-    TableColumn("received_at", INSTANT, "when it was received"),
-    TableColumn("delay", pa.duration("ms"), "``received_at`` less ``changed_at``; NA if the receipt is unknown"),
-    TableColumn("lag", pa.duration("ms"), "how much older it is than the newest earlier arrival, or 0"),
+    TableColumn("changed_at", INSTANT, "when the value changed, by the device's clock"),
+    TableColumn("received_at", INSTANT, "when the value was received"),
+    TableColumn("delay", pa.duration("ms"), "``received_at`` minus ``changed_at``; NA if the receipt is unknown"),
+    TableColumn(
+        "lag", pa.duration("ms"), "how much older the value is than the newest value that arrived before it, or 0"
+    ),
 )
 """The values that arrived late."""
 

@@ -18,12 +18,12 @@ from mirror_sdk.frames.analysis.timeline import Segments, Timeline, warn_of_unit
 
 RATES_COLUMNS = (
     *RESOURCE_COLUMNS,
-    TableColumn("begin", INSTANT, "time of the first value"),
-    TableColumn("end", INSTANT, "time of the second value"),
+    TableColumn("begin", INSTANT, "the time of the first value"),
+    TableColumn("end", INSTANT, "the time of the second value"),
     TableColumn("duration", pa.duration("ms"), "the time between the two values"),
     TableColumn("increase", pa.float64(), "the increase of the counter"),
     TableColumn("rate", pa.float64(), "the increase in the time ``per``"),
-    TableColumn("reset", pa.bool_(), "whether it was reset between the two"),
+    TableColumn("reset", pa.bool_(), "whether the counter was reset between the two values"),
 )
 """The increase of counters from each value to the next."""
 
@@ -31,7 +31,7 @@ BINNED_RATES_COLUMNS = (
     *BIN_COLUMNS,
     TableColumn("increase", pa.float64(), "the increase in the bin; NA if no value is known"),
     TableColumn("rate", pa.float64(), "the increase in the time ``per``; NA if no value is known"),
-    TableColumn("resets", pa.int64(), "the number of resets"),
+    TableColumn("resets", pa.int64(), "how many times the counter was reset in the bin"),
     COVERED,
 )
 """The increase of counters in each bin."""

@@ -23,10 +23,10 @@ _OF_NUMBERS = ("time_weighted_mean", "min", "max")
 
 RESAMPLED_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("time_weighted_mean", pa.float64(), "NA if no value is known"),
-    TableColumn("last", pa.float64(), "the last value; boolean or string if the values are"),
-    TableColumn("min", pa.float64(), "NA if no value is known"),
-    TableColumn("max", pa.float64(), "NA if no value is known"),
+    TableColumn("time_weighted_mean", pa.float64(), "the mean, weighted by time; NA if no value is known"),
+    TableColumn("last", pa.float64(), "the last value; a boolean or string if the resource has such values"),
+    TableColumn("min", pa.float64(), "the smallest value; NA if no value is known"),
+    TableColumn("max", pa.float64(), "the largest value; NA if no value is known"),
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
     COVERED,
 )
@@ -34,8 +34,8 @@ RESAMPLED_COLUMNS = (
 
 VALUE_DURATION_COLUMNS = (
     *BIN_COLUMNS,
-    TableColumn("value", pa.float64(), "the value; boolean or string if the values are"),
-    TableColumn("duration", pa.duration("ms"), "how long it held in the bin"),
+    TableColumn("value", pa.float64(), "the value; a boolean or string if the resource has such values"),
+    TableColumn("duration", pa.duration("ms"), "how long the resource had this value in the bin"),
     COVERED,
 )
 """The duration of each value in each bin."""
@@ -172,7 +172,7 @@ class BinnedSegments:
     def unit(self) -> Ints:
         """Return the unit of the numbers of each cell: -1 if unknown or without a number, -2 for several units.
 
-        An unknown unit counts as one of its own, since it may be any.
+        An unknown unit counts as a separate unit, because it may be any.
         """
         return self._scatter(self._units(), -1)
 
@@ -204,7 +204,7 @@ class BinnedSegments:
         return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
     def _values_of(self, segment: Ints) -> pa.Array:
-        """Return the values of segments, missing for -1: numbers, booleans or texts, like all values of the table.
+        """Return the values of segments, missing for -1: numbers, booleans or strings, like all values of the table.
 
         Booleans become numbers if the table has numbers, too.
         """
@@ -238,7 +238,7 @@ def _within(timeline: Timeline) -> Segments:
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
-    """Reject a statistic that is not defined for texts, and a column of numbers and texts."""
+    """Reject a statistic that is not defined for strings, and a column of numbers and strings."""
     segments = timeline.segments
     if TEXT not in segments.kinds:
         return

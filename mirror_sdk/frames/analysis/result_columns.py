@@ -17,7 +17,7 @@ DEVICE_COLUMNS = (
     TableColumn("endpoint_name", CATEGORY, "its endpoint name; NA if unknown"),
 )
 RESOURCE_COLUMNS = (*DEVICE_COLUMNS, TableColumn("path", CATEGORY, "the resource"))
-BIN_COLUMNS = (TableColumn("bin", INSTANT, "when it begins"), *RESOURCE_COLUMNS)
+BIN_COLUMNS = (TableColumn("bin", INSTANT, "when the bin begins"), *RESOURCE_COLUMNS)
 COVERED = TableColumn("covered", pa.float64(), "the share of the bin in which a value is known, 0 to 1")
 
 

@@ -143,7 +143,7 @@ class Service:
         self._received += [(kind, entry) for kind, entries in message.items() for entry in entries]
 
     def read_log(self, after: int | str, hold: int = 0) -> httpx.Response:
-        """Poll with a position of its own. Source: wire.md 4."""
+        """Poll with a separate position. Source: wire.md 4."""
         return self.call("GET", PULL, params={"after": after, "hold": hold})
 
     def log_end(self) -> int:

@@ -43,8 +43,8 @@ HOURS = (24, 1, 6, 168)
 """The lengths of the past that can be displayed; the first one is displayed initially."""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
-    SubscriptionState.PENDING: "requested",
-    SubscriptionState.REJECTED: "rejected",
+    SubscriptionState.ASKED: "requested",
+    SubscriptionState.REFUSED: "rejected",
 }
 # The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
@@ -71,7 +71,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The chosen device in the words of people. Texts come from the device and are safe to display.
+    """The chosen device in the words of people. Strings come from the device and are safe to display.
 
     Attributes:
         name: Its name.
@@ -80,7 +80,7 @@ class Card:
         description: Its description in the directory.
         state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
         attributes: The names and values of its custom attributes.
-        connection: Properties of its connection, such as protocol and lifetime, as names and texts.
+        connection: Properties of its connection, such as protocol and lifetime, as names and strings.
         is_reachable: Whether a request would reach it now; ``None`` if unknown.
         last_contact: When it last sent anything.
         last_reported: When it last reported a value.

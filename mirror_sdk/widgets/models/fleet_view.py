@@ -88,7 +88,7 @@ class FleetView:
         """Return the view with some other members.
 
         Raises:
-            InvalidValue: As for :meth:`from_dict`.
+            InvalidValue: See :meth:`from_dict`.
         """
         members = self.to_dict() | dict(changes)
         changed = FleetView.from_dict(members)

@@ -46,7 +46,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of the plot. Texts come from devices and may contain anything. Points are ordered by time.
+    """A line of the plot. Strings come from devices and may contain anything. Points are ordered by time.
 
     Attributes:
         key: The resource.

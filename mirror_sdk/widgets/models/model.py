@@ -1,6 +1,6 @@
 """The base of all models: notices, a version, and client calls.
 
-A model imports nothing of ipywidgets. It receives user input and events, and provides plain data: texts, numbers,
+A model imports nothing of ipywidgets. It receives user input and events, and provides plain data: strings, numbers,
 times, and rows as dictionaries. A view displays that data and calls the methods of the model.
 """
 

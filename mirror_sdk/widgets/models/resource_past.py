@@ -58,7 +58,7 @@ class ResourcePast:
             del moments[:-MOST_POINTS]
 
     def line(self, path: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-        """Return the times and the numbers of a resource; ``None`` if it has texts, or no values."""
+        """Return the times and the numbers of a resource; ``None`` if it has strings, or no values."""
         moments = self._moments.get(path, [])
         if not moments or any(moment.text is not None for moment in moments):
             return None
@@ -66,7 +66,7 @@ class ResourcePast:
         return times, np.array([moment.number for moment in moments], dtype="float64")
 
     def states(self, path: str) -> list[StateSpan]:
-        """Return the texts of a resource, without repetitions; empty if it has numbers or no values."""
+        """Return the strings of a resource, without repetitions; empty if it has numbers or no values."""
         moments = self._moments.get(path, [])
         if not moments or any(moment.text is None for moment in moments):
             return []

@@ -1,4 +1,4 @@
-"""The parts of a chart that are not lines: states over time, stretches without data, and writes."""
+"""The parts of a chart that are not lines: states over time, intervals without data, and writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StateRow:
 
 
 class Shade(NamedTuple):
-    """A stretch of time without data: a loss (``gap``), or the absence of a device (``offline``)."""
+    """An interval without data: a loss (``gap``), or the absence of a device (``offline``)."""
 
     kind: str
     begin: datetime

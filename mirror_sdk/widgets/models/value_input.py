@@ -160,7 +160,7 @@ class ValueInput:
 
     @property
     def _device_text(self) -> str:
-        """The last report of the device, and a value that it accepted since."""
+        """The last report of the device, and a value that it accepted after that report."""
         resource = self._resource
         if resource is None:
             return ""

@@ -262,7 +262,7 @@ class WatcherModel(Model):
         self.changed()
 
     def plot_texts(self, texts: Collection[str]) -> None:
-        """Plot the series with these texts, see :func:`series_text`. Plotted ones come first."""
+        """Plot the series with these names, see :func:`series_text`. Plotted ones come first."""
         chosen = [key for key in self._newest if series_text(key) in set(texts)]
         drawn = [key for key in self.drawn if key in chosen]
         self.plot([*drawn, *(key for key in chosen if key not in drawn)])
@@ -343,7 +343,7 @@ class WatcherModel(Model):
     def drawn(self) -> tuple[SeriesKey, ...]:
         """The series of the plot: the chosen ones, or the first numbers and states.
 
-        Texts that never change, such as a serial number, are only plotted if they are chosen.
+        Strings that never change, such as a serial number, are only plotted if they are chosen.
         """
         if self.plotted:
             return self.plotted

@@ -87,7 +87,7 @@ class WriteLimits:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Writes that failed, or are not sent, for the same reason. The texts may come from devices.
+    """Writes that failed, or are not sent, for the same reason. The strings may come from devices.
 
     Attributes:
         status: The status of these writes.

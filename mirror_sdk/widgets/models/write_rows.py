@@ -35,7 +35,7 @@ _STATUSES = {
     RequestStatus.FAILURE: Status.FAILED,
     RequestStatus.UNKNOWN: Status.UNKNOWN,
 }
-_ORDER = (Decision.WRITE, Decision.SKIP, Decision.REJECT)
+_ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
 
 
 def write_rows(
@@ -44,7 +44,7 @@ def write_rows(
     """Return all writes of a plan with their statuses: first those to send, then the skipped and rejected ones.
 
     A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long it may wait
-    for its device), ``undo`` and ``reason``. Texts come from devices and may contain anything.
+    for its device), ``undo`` and ``reason``. Strings come from devices and may contain anything.
 
     Args:
         plan: The plan.
@@ -86,7 +86,7 @@ def write_rows(
 def _status(
     planned: PlannedWrite, decided: Decision, request: AcceptedRequest | UnacceptedRequest | None, *, is_over: bool
 ) -> tuple[Status, str]:
-    if decided is Decision.REJECT:
+    if decided is Decision.REFUSE:
         return Status.REJECTED, planned.reason
     if decided is Decision.SKIP:
         return Status.SKIPPED, _reason(planned)

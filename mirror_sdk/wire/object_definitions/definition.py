@@ -11,7 +11,7 @@ Access = Literal["R", "W", "RW", "E"]
 
 
 class ResourceType(StrEnum):
-    """The data types of LwM2M; An executable resource has the type ``NONE``."""
+    """The data types of LwM2M. An executable resource has the type ``NONE``."""
 
     STRING = "string"
     INTEGER = "integer"
@@ -44,8 +44,8 @@ NUMBERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED, ResourceType.F
 class ResourceDeclaration(NamedTuple):
     """The declaration of a resource of an object.
 
-    ``range`` is the lowest and the highest allowed number. A ``multiple`` resource has instances, each with a value of
-    its own. ``personal`` is the treatment of its values in a shared table.
+    ``range`` is the lowest and the highest allowed number. A ``multiple`` resource has instances, each with its own
+    value. ``personal`` is the treatment of its values in a shared table.
     """
 
     name: str

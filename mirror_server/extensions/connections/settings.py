@@ -34,7 +34,7 @@ class ConnectionSettings:
     )
     max_connections: int = setting(
         25_000,
-        "Maximum number of open connections. The server responds to one more with 503 and closes it.",
+        "Maximum number of open connections. Beyond this, the server responds with 503 and closes the connection.",
         type=click.IntRange(min=1),
     )
     max_head_bytes: int = setting(

@@ -144,7 +144,7 @@ def _describe(name: str, operator: str, plural: str, fields: Fields) -> Paramete
 
 
 _DEVICE_FILTER_NOTES = (
-    " A filter is a parameter of its own (`state__eq=registered` or `state=registered`), or part of this parameter."
+    " A filter is a separate parameter (`state__eq=registered` or `state=registered`), or part of this parameter."
     " Filters can be repeated, and a device has to match all of them. Every other parameter is read as a filter, and"
     " rejected if there is no filter of that name. `custom_attributes__NAME` filters by a custom attribute, which is"
     " empty for a device without it. Fields of other services of the public API"

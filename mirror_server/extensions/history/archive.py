@@ -27,7 +27,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mirror_server.store.backend import redacted
 
 OTHER_DAY = "other"
-"""The name for days without a folder of their own. Data sets use null for it, which pandas does not read."""
+"""The name for days without their own folder. Data sets use null for it, which pandas does not read."""
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"

@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 5
 _LAST_SECONDS = 3
 _CLEANUP_INTERVAL = 3_600_000
-"""Interval in ms between searches for invalid files: a former leader may have written some since."""
+"""Interval in ms between searches for invalid files: a former leader may have written some in the meantime."""
 
 
 class Retention:
-    """Maintains the history every few seconds on a thread of its own, while this process leads.
+    """Maintains the history every few seconds on a separate thread, while this process leads.
 
     A task is completed or changes nothing. A failed task is retried in the next round, and does not stop the others.
 

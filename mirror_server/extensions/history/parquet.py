@@ -222,7 +222,7 @@ def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_text(batch: pa.RecordBatch) -> Flags:
-    """Return which values are texts, by their content type and valid UTF-8."""
+    """Return which values are strings, by their content type and valid UTF-8."""
     content_type, value = batch.column("content_type"), batch.column("value")
     names = content_type.dictionary.to_pylist()
     named = of_words(content_type, np.array([*map(_is_of_texts, names), False]))

@@ -2,7 +2,7 @@
 
 Python's logging finds the caller, makes a record and formats it in a chain of functions. For each request that takes
 half as long as a small request itself. So if one :class:`LineHandler` writes the whole log, it formats the line of a
-request directly. Under another server with a log of its own, the line is a record like any other.
+request directly. Under another server with its own log, the line is a record like any other.
 """
 
 from __future__ import annotations

@@ -248,10 +248,10 @@ def _measurements(lwm2m_server: LwM2MServer, endpoint: CoapEndpoint) -> list[Mea
         "registered": lwm2m.registrations,
         "updated": lwm2m.updates,
         "deregistered": lwm2m.deregistrations,
-        "rejected": lwm2m.rejected,
+        "refused": lwm2m.rejected,
     }
     notifications_by_outcome = {
-        "accepted": lwm2m.notifications - lwm2m.unreadable_notifications,
+        "taken": lwm2m.notifications - lwm2m.unreadable_notifications,
         "unreadable": lwm2m.unreadable_notifications,
         "unknown": lwm2m.unknown_notifications,
     }
@@ -277,7 +277,7 @@ def _measurements(lwm2m_server: LwM2MServer, endpoint: CoapEndpoint) -> list[Mea
         ),
         _count("mirror_lwm2m_failed_exchanges", "Requests to devices without a response.", lwm2m.failed_exchanges),
         _count(
-            "mirror_lwm2m_unreadable_responses",
+            "mirror_lwm2m_unreadable_answers",
             "Responses of devices that cannot be decoded.",
             lwm2m.unreadable_responses,
         ),
@@ -294,7 +294,7 @@ def _measurements(lwm2m_server: LwM2MServer, endpoint: CoapEndpoint) -> list[Mea
         _count("mirror_coap_duplicates", "Duplicate CoAP messages.", coap.duplicates),
         _count("mirror_coap_unanswered", "Requests that ended without a response.", coap.unanswered),
         _count("mirror_coap_unreachable", "Messages that could not be sent to an address.", coap.unreachable),
-        _count("mirror_coap_rejected", "Requests rejected before they were handled.", coap.rejected),
+        _count("mirror_coap_refused", "Requests rejected before they were handled.", coap.rejected),
         _count("mirror_coap_dropped", "Ignored datagrams, including those that the kernel dropped.", coap.dropped),
     ]
 

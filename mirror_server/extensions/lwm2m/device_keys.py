@@ -1,8 +1,8 @@
 """Pre-shared keys of real devices. Source: RFC 4279; LwM2M 1.0, 7.1.7.
 
-A device authenticates with an identity and a secret of its own, and may register only one endpoint name. The handshake
-needs the secret, so it is stored in plain form. Operators can change keys while the server runs: :class:`Identities`
-ends the sessions of changed keys.
+A device authenticates with its own identity and secret, and may register only one endpoint name. The handshake needs
+the secret, so it is stored in plain form. Operators can change keys while the server runs: :class:`Identities` ends the
+sessions of changed keys.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class RegisteredDevice(RegistrationParameters):
         tokens: Paths of auto-observed resources, by the hexadecimal tokens of their notifications.
         last_seen_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
         is_address_fresh: Whether a message arrived from its address since the service started.
-        is_silent: Whether it did not respond to the last request and has sent nothing since.
+        is_silent: Whether it did not respond to the last request and has sent nothing since then.
         is_reachable: False if nothing can be sent to it before its next message.
         observed: The observed resources, by path.
         read_formats: The content formats for reads, by path, if not the first one to try.
@@ -83,7 +83,7 @@ class RegisteredDevice(RegistrationParameters):
 
     @classmethod
     def from_store(cls, row: Mapping[str, Any]) -> RegisteredDevice:
-        """Return a stored device. Its address may have changed since."""
+        """Return a stored device. Its address may have changed in the meantime."""
         return cls(
             **{name: row[name] for name in (*_AS_STORED, "endpoint_name", "lifetime_seconds")},
             peer=Peer(row["address"], bool(row["is_secure"]), row["identity"]),

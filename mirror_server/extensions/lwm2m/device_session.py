@@ -101,7 +101,7 @@ class DeviceSession:
         return self._values(device, path, response) or [] if response.is_success else []
 
     async def read_rest(self, observed: ObservedResource) -> list[ReportedPayload]:
-        """Return the values of a notification in blocks, of which the first has arrived.
+        """Return the values of a block-wise notification after its first block has arrived.
 
         The list is empty if the device returns none.
 

@@ -508,7 +508,8 @@ class RegistrationHandler:
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
         """Return the published values that differ from the stored ones.
 
-        An update may repeat the links of the registration; a notification may have reported newer values since.
+        An update may repeat the links of the registration; a notification may have reported newer values in the
+        meantime.
         """
         with self._database.read() as session:
             return {

@@ -42,7 +42,7 @@ def read_registration(query: Sequence[str]) -> RegistrationParameters:
     """Parse the query of a registration. Unknown parameters are ignored.
 
     Raises:
-        RequestRejected: 4.00 for a missing, duplicate or invalid parameter; 4.12 for an unsupported version.
+        RequestRejected: A parameter is missing, duplicate or invalid (4.00), or the version is not supported (4.12).
     """
     parameters = _parameters(query)
     # The version comes first, because it determines the meaning of the others.
@@ -67,7 +67,7 @@ def read_update(query: Sequence[str], registered: RegistrationParameters) -> Reg
     parameter, and an update without that parameter changes nothing.
 
     Raises:
-        RequestRejected: 4.00 for a duplicate or invalid parameter.
+        RequestRejected: A parameter is duplicate or invalid (4.00).
     """
     parameters = _parameters(query)
     binding, queue_mode = registered.binding, registered.queue_mode

@@ -55,7 +55,7 @@ class LwM2MSettings:
 
     coap: ListenAddress | None = setting(
         None,
-        "Address on which real devices connect by CoAP (LwM2M 1.0 or 1.1), such as 127.0.0.1:5683 or [::1]:5683. The"
+        "Address on which real devices connect over CoAP (LwM2M 1.0 or 1.1), such as 127.0.0.1:5683 or [::1]:5683. The"
         " default port is 5683; 0 selects a free one.",
         type=_read_address(COAP_PORT),
         metavar="HOST:PORT",
@@ -63,7 +63,7 @@ class LwM2MSettings:
     )
     coaps: ListenAddress | None = setting(
         None,
-        "Address on which real devices connect by CoAP over DTLS. Each needs a pre-shared key from 'mirror-server"
+        "Address on which real devices connect over CoAP with DTLS. Each needs a pre-shared key from 'mirror-server"
         " devices add'. The default port is 5684.",
         type=_read_address(COAPS_PORT),
         metavar="HOST:PORT",
@@ -82,7 +82,7 @@ class LwM2MSettings:
     )
     max_coap_devices: int = setting(
         100_000,
-        "Maximum number of registered real devices. The server rejects one more with 5.03.",
+        "Maximum number of registered real devices. Beyond this, the server responds with 5.03.",
         type=click.IntRange(min=1),
     )
     max_coap_links: int = setting(

@@ -45,7 +45,7 @@ from mirror_server.views.description import (
 
 _ETAG = header("ETag", "Changes with the content.", is_extension=False)
 _UNLESS_CHANGED = header(
-    "If-None-Match", "The `ETag` of an earlier response. If nothing has changed since, the response is 304."
+    "If-None-Match", "The `ETag` of an earlier response. If nothing has changed since then, the response is 304."
 )
 _NOT_CHANGED = ResponseSpec(304, "Nothing has changed.", headers=(_ETAG,))
 _RESOURCE_LIST_PARAMETERS = tuple(
@@ -54,7 +54,7 @@ _RESOURCE_LIST_PARAMETERS = tuple(
 )
 _IF_MATCH = header(
     "If-Match",
-    "The `ETag` of the rules that you read. If the rules have changed since, the response is 412 and nothing is"
+    "The `ETag` of the rules that you read. If the rules have changed since then, the response is 412 and nothing is"
     " changed. Without this header they are changed unconditionally.",
 )
 _ASYNC_ID = Parameter(
@@ -74,9 +74,9 @@ _RETRY = Parameter(
 _RULES = json_of(PresubscriptionRules, "a device, its type and a pattern", "none")
 _SUBSCRIPTION = header(
     SUBSCRIPTION_HEADER,
-    "`pending` until the device responds, `active` once it has accepted the subscription, `rejected` if it has rejected"
+    "`asked` until the device responds, `active` once it has accepted the subscription, `refused` if it has rejected"
     " it. A rejected subscription is requested again when the device next registers or updates its registration.",
-    words("active", "pending", "rejected"),
+    words("active", "asked", "refused"),
 )
 _POLL_PARAMETERS = (
     Parameter(

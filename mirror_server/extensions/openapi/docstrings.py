@@ -1,4 +1,4 @@
-"""Reads the texts of the OpenAPI document from the docstrings of views and models."""
+"""Reads the descriptions of the OpenAPI document from the docstrings of views and models."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class ForwardedRequests:
-    """Runs calls through the bridge on an event loop of its own, where parked polls need no thread."""
+    """Runs calls through the bridge on a separate event loop, where parked polls need no thread."""
 
     def __init__(self, database: Database, forwarder: Forwarder, bridge: ASGIBridge) -> None:
         self._database = database

@@ -32,7 +32,7 @@ _FIRST_SECONDS = 120
 
 
 class Leadership:
-    """Listens to the other processes on a thread of its own, and takes over when the leader has ended.
+    """Listens to the other processes on a separate thread, and takes over when the leader has ended.
 
     Args:
         election: The lock, and the messages of other processes.

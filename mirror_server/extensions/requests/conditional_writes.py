@@ -28,8 +28,8 @@ _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 IF_MATCH = header(
     "If-Match",
     "The `revision` of the desired value that you read, `0` if there was none, or `*` for any. If the revision has"
-    " changed since, by another write or because the last one has ended, nothing is queued and the response is 412."
-    " Quotes are optional. Only for a write of one resource. A repeated async-id gets the first response again.",
+    " changed since then, by another write or because the last one has ended, nothing is queued and the response is"
+    " 412. Quotes are optional. Only for a write of one resource. A repeated async-id gets the first response again.",
     TEXT | {"pattern": r'^(?:\*|[0-9]{1,19}|(?:W/)?"[0-9]{1,19}")$'},
 )
 CHANGED = ResponseSpec(

@@ -125,7 +125,7 @@ def _failed(session: Session, device_id: str, path: str, revision: int | None) -
     """Return the resource whose last write has failed.
 
     Raises:
-        ApiError: The device (404) or the resource (400) is unknown. Or the last write has not failed, or has another
+        ApiError: The device (404) or the resource (400) is unknown. The last write has not failed, or has another
             revision (409).
     """
     require_device(session, device_id)

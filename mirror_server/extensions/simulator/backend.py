@@ -47,8 +47,8 @@ class SimulatorBackend:
     def start(self, count: int) -> None:
         """Start the stored devices, then add devices of the seed until there are ``count``.
 
-        Stored devices continue as if they had been running: they do what was due since, and send the values that the
-        service has not received. A device whose registration has expired registers again.
+        Stored devices continue as if they had been running: they do everything that became due in the meantime, and
+        send the values that the service has not received. A device whose registration has expired registers again.
         """
         with self._fleet.turn() as turn:
             last_sent: dict[str, dict[str, LastSent]] = defaultdict(dict)

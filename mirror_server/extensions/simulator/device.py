@@ -180,7 +180,7 @@ class SimulatedDevice:
         return self.next_period_after(now, rule.period_seconds) - rule.period_seconds * 1000
 
     def next_period_after(self, now: Instant, period_seconds: int) -> Instant:
-        """Return the next instant of a period. Each device has a phase of its own."""
+        """Return the next instant of a period. Each device has its own phase."""
         period = period_seconds * 1000
         phase = int(draw(self.key, "phase") * CONTACT_SECONDS) * 1000
         return now + period - (now - phase) % period

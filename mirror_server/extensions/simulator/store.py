@@ -13,7 +13,7 @@ from mirror_server.store.session import Session
 class LastObserved(NamedTuple):
     """The last observed value of a resource, and when the service received it.
 
-    If another value has been read since, ``text`` is ``None``, and ``observed_at`` is the device's time of the
+    If another value has been read after it, ``text`` is ``None``, and ``observed_at`` is the device's time of the
     observation.
     """
 

@@ -63,7 +63,7 @@ _AS_OF = Parameter(
 )
 _CHANGED_AFTER = Parameter(
     "changed_after",
-    "The `revision` of an earlier snapshot. For a device that has not changed since, only its id is returned.",
+    "The `revision` of an earlier snapshot. For a device that has not changed since then, only its id is returned.",
     integer(0),
 )
 _PARAMETERS = (PATTERNS, _AS_OF, _CHANGED_AFTER, COMPRESSION)
@@ -138,8 +138,8 @@ def get_device_ranges() -> Response:
     """Divide the ids of a selection into ranges, to read its snapshot in parts.
 
     Read a part with ``id__gt`` and ``id__lte``. The ranges cover all ids, so a device that registers later is in one of
-    them too. Each part is a snapshot as of its own instant. Devices are selected as in ``GET /v3/devices``: every other
-    parameter is a filter.
+    them too. Each part is a snapshot at a different instant. Devices are selected as in ``GET /v3/devices``: every
+    other parameter is a filter.
     """
     if request.method == "HEAD":
         raise ApiError(405, "HEAD is not supported for ranges; use GET")

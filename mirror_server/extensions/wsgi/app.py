@@ -140,7 +140,7 @@ def _connection(environ: WSGIEnvironment) -> socket.socket | None:
 
 
 def _reject(app: MirrorApp, services: Services) -> None:
-    """Reject all requests in a forked child: it has neither the threads nor a database connection of its own."""
+    """Reject all requests in a forked child: it has neither the threads nor its own database connection."""
     # The child must not close what its parent uses.
     atexit.unregister(services.close)
     message = "this process was forked after the server was created, so it cannot serve; create the app after the fork"

@@ -118,7 +118,7 @@ def reject_other_name(database_path: Path) -> None:
     SQLite keeps a log per name, so writes under two names damage the file.
 
     Raises:
-        DatabaseError: The file is served under another name. Or it was, and the log of that name still has changes.
+        DatabaseError: The file is served under another name, or it was and the log of that name still has changes.
     """
     if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
@@ -245,8 +245,8 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
     """Copy the database in a file, which is only read, into a new file.
 
     Raises:
-        DatabaseError: The source is not a database, is damaged, or has an unsupported version. Or the new file already
-            exists, or cannot be written.
+        DatabaseError: The source is not a database, is damaged, or has an unsupported version. The new file already
+            exists or cannot be written.
     """
     reject_other_name(source)
     try:

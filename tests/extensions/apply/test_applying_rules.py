@@ -192,7 +192,7 @@ def test_rules_are_applied_to_the_devices_that_are_registered(server: Any, key: 
     assert len(server.observed(key)) == 20
 
 
-@pytest.mark.parametrize(("answer", "state"), [("reject", "rejected"), ("silent", "pending")])
+@pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
 def test_subscriptions_that_were_rejected_or_timed_out_are_retried(
     server: Any, key: str, device: str, answer: str, state: str
 ) -> None:
@@ -242,7 +242,7 @@ def test_rules_of_one_application_retry_no_subscriptions_of_another(
     server.subscribe(key, device)
     server.patch(key, device, answer="normal")
     server.put_rules(other, {"resource-path": ["/3303/1/*"]}, query=NOW)
-    assert state_of(server, key, device) == "rejected"
+    assert state_of(server, key, device) == "refused"
     server.put_rules(other, {}, query=NOW)
     # The device already observes the resource for another application.
     assert state_of(server, key, device) == "active"

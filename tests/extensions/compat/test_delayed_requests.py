@@ -30,7 +30,7 @@ def light(server, key):
 
 @pytest.fixture
 def bridge(server):
-    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=2), reading_seconds=0)
+    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=0)
 
 
 def waits(server, key):
@@ -107,7 +107,7 @@ def test_running_server_releases_requests_after_its_loop_sent_the_202(server, ke
 
 
 def test_delay_lets_the_client_read_its_202_and_does_not_fill_the_queue(server, key, light):
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=2), reading_seconds=600)
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2), reading_seconds=600)
     submit_read = partial(submit, server, bridge, key, light)
     submit_read()
     assert (waits(server, key), server.responses(key)) == (1, {})

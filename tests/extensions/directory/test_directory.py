@@ -186,7 +186,7 @@ def test_unknown_device_is_404_with_its_name(server, key, check_error):
 
 @pytest.mark.anyio
 async def test_loop_serves_others_during_a_slow_query(server, key):
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=100))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     paths = [f"{DEVICES}?{query}" for query in ("name__neq=x", "description=by the door", f"etag__gte={quote(FIRST)}")]
     for path in [*paths, "/v3/device-events?event_type=expired"]:
         await check_off_the_loop(server, bridge, key, path)

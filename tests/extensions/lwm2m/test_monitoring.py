@@ -61,7 +61,7 @@ def test_registrations_and_messages_are_counted(real, key, device_side, register
     assert found["lwm2m_devices"] == 1
     assert found['lwm2m_registrations_total{outcome="registered"}'] == 1
     assert found['lwm2m_registrations_total{outcome="updated"}'] == 1
-    assert found['lwm2m_notifications_total{outcome="accepted"}'] == 1
+    assert found['lwm2m_notifications_total{outcome="taken"}'] == 1
     assert found['coap_messages_total{direction="received",kind="request"}'] >= 2
     assert found['coap_messages_total{direction="sent",kind="request"}'] >= 2
     assert found['coap_messages_total{direction="received",kind="notification"}'] == 1
@@ -81,7 +81,7 @@ def test_rejected_registration_is_counted_and_logged_in_printable_form(real, key
     assert line.isprintable()
     assert "rejected: 4.00" in line
     assert "sor" in line
-    assert metrics(real)['lwm2m_registrations_total{outcome="rejected"}'] == 1
+    assert metrics(real)['lwm2m_registrations_total{outcome="refused"}'] == 1
 
 
 def test_server_without_coap_has_no_lwm2m_metrics(new_server):

@@ -408,12 +408,12 @@ def test_observation_ended_by_device_is_requested_again_after_update(real, key, 
     real.subscribe(key, device_id)
     becomes("active")
     device_side.call(end_observation)
-    becomes("rejected")
+    becomes("refused")
     device_side.run(device.update())
     becomes("active")
     device.behavior.error_codes[("GET", TEMPERATURE)] = "4.05"
     real.restart()
-    becomes("rejected")
+    becomes("refused")
     assert real.subscribed(key, device_id) == []
     # Requests are sent in order, so there is only one observe request before this one.
     assert command(device_id, "GET", LEVEL) == (200, None)

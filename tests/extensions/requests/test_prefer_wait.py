@@ -188,7 +188,7 @@ async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_dis
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
     assert accepted(await asked.end()) is None
-    again = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=2))
+    again = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
     with blocked_writer(server) as is_let_on:
         asked = await WaitingRequest(again, key, silent, READ, async_id="slow").pending()
         again.stop_waiting()

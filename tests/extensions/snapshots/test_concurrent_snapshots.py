@@ -57,7 +57,7 @@ async def test_disconnected_client_leaves_no_state(server, bridge, key, device, 
 
 async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_slow_reads(server):
     _, key = limited_bridge(server)
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=2))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
 
     deaf = Reader(bridge, key, SNAPSHOT, LOOKED_UP)
     await until(lambda: bool(deaf.sent))

@@ -21,7 +21,7 @@ MOST = 2
 @pytest.mark.anyio
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
 async def test_streams_and_polls_share_the_slots(server, kind, status):
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=MOST))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
     held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
     assert [each.status for each in held] == [None, 200]
     assert_429(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")

@@ -107,7 +107,7 @@ def append(server: Any, key: str, *bodies: Any, kind: str = "registrations") -> 
 
 def limited_bridge(server: Any) -> tuple[ASGIBridge, str]:
     """Return a bridge with a low limit of unread bytes, and a key with a larger log."""
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=100, max_unread_bytes=100_000))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100, max_unread_bytes=100_000))
     key = server.key()
     server.add_device(key, "d")
     append(server, key, *({"ep": f"{number}-" + "x" * 10_000} for number in range(30)))

@@ -16,7 +16,7 @@ from mirror_server.web.asgi_bridge import ASGIBridge
 
 @pytest.fixture
 def bridge(server: Any) -> ASGIBridge:
-    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=100))
+    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ WRITING = ("/v2/subscriptions", b"", "PUT")
 
 @pytest.fixture
 def bridge(server):
-    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=MOST, request_timeout_seconds=0.05))
+    return ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST, request_timeout_seconds=0.05))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_poll_beyond_the_limit_is_429_until_another_ends(server, bridge):
 
 
 async def test_one_application_gets_a_share_of_the_polls(server):
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=4, poll_share=0.5))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=4, poll_share=0.5))
     greedy, other = server.key(), server.key()
 
     polls = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
@@ -85,7 +85,7 @@ async def test_application_with_unread_responses_gets_429_until_it_reads_them(se
 
 async def test_other_keys_are_served_between_large_responses_of_one_key(server):
     _, key = limited_bridge(server)
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=100))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=100))
     order = []
 
     other = server.key()
@@ -172,7 +172,7 @@ async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
     server, key, requests_take, body, seconds, before
 ):
     requests_take(itertools.repeat(seconds))
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_open_polls=MOST))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
     sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
         # A key is one application, with any number of blanks before it.
@@ -212,7 +212,7 @@ async def test_requests_woken_too_early_wait_again_and_keep_their_order():
 
 async def test_next_large_body_of_a_key_waits_as_long_as_the_previous_one_ran(server, key, requests_take):
     requests_take(itertools.repeat(1000))
-    bridge, body = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_open_polls=MOST)), b" " * 100_000
+    bridge, body = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST)), b" " * 100_000
 
     large = [Request(bridge, key, *WRITING, body=body) for _ in range(2)]
     other = await Request(bridge, server.key(), "/v3/devices", b"looked_up=x").end()
@@ -223,7 +223,7 @@ async def test_next_large_body_of_a_key_waits_as_long_as_the_previous_one_ran(se
 
 async def test_key_paused_on_one_loop_is_served_on_another(server, key, requests_take):
     requests_take(itertools.repeat(1000))
-    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_open_polls=MOST))
+    bridge = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
 
     async def send():
         return (await Request(bridge, key, "/v3/devices").end()).status

@@ -55,7 +55,7 @@ def wsgi_response(server, key, path):
 
 def asgi_response(server, key, path):
     async def send():
-        bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_open_polls=2))
+        bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
         return await Request(bridge, key, path, **{"x-request-id": REQUEST_ID}).end()
 
     response = asyncio.run(send())

@@ -35,7 +35,7 @@ def update(server, key, device):
     server.registration(key, device, "PUT")
 
 
-@pytest.mark.parametrize(("answer", "state"), [("reject", "rejected"), ("silent", "pending")])
+@pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
 @pytest.mark.parametrize(
     ("ask", "again"), [(subscribe_by_rule, update), (subscribe_single, update), (subscribe_single, subscribe_single)]
 )
@@ -74,7 +74,7 @@ def test_rejected_subscription_is_retried_after_a_restart_and_succeeds(server, k
     server.restart()
     server.remove_resource(device, TEMPERATURE)
     update(server, key, device)
-    assert subscription_state(server, key, device) == ("rejected", False)
+    assert subscription_state(server, key, device) == ("refused", False)
     server.set_value(key, device, "19", TEMPERATURE, observable=True)
     update(server, key, device)
     assert subscription_state(server, key, device) == ("active", True)
@@ -102,7 +102,7 @@ def test_rejected_second_subscriber_gets_events_only_while_the_first_does(server
     server.set_value(key, device, "22")
     server.patch(key, device, answer="normal")
     server.subscribe(key, device, method="DELETE")
-    assert subscription_state(server, other, device) == ("rejected", False)
+    assert subscription_state(server, other, device) == ("refused", False)
     server.set_value(key, device, "23")
     assert server.observed(key)[1:] == server.observed(other) == [(device, "22")]
     assert server.resource(key, device)["reported"]["value"] == "MjI="

@@ -24,15 +24,14 @@ HOUR = 60 * MINUTE
 SHOW = """async ([line, isStepped, begin, end]) => {
     const lines = [["a", "a line", 0, isStepped]];
     const panel = { key: "panel", title: "Temperature", unit: "°C", thresholds: [], lines };
-    const names = ["events", "states", "marks", "series", "names"];
-    const rows = Object.fromEntries([["panels", [panel]], ...names.map((name) => [name, []])]
-        .map(([name, shown]) => [name, { version: 0, rows: shown }]));
+    const published = { panels: { tell: "rows", name: "panels", version: 0, all: true, rows: [panel] } };
     const buffers = line.map((numbers) => new DataView(Float64Array.from(numbers, (one) => one ?? NaN).buffer));
+    published.lines = { tell: "series", name: "lines", version: 0, all: true, lines: [{ key: "a" }], buffers };
     const model = {
         _component: "watcher",
         _state: { notices: [], devices: "", paths: "", counts: "", empty: "", length: null, fixed: [begin, end],
             range: [begin, end], selected: null, drawn: ["a"], recording: "", saved: "" },
-        _published: { rows, series: { lines: { version: 0, lines: [{ key: "a" }], buffers } } },
+        _published: published,
     };
     const widget = (await import("./ui.js")).default();
     const view = { get: (name) => model[name], on() {}, off() {}, send() {} };

@@ -1,4 +1,4 @@
-"""The layout of the fleet table in a real browser, where the test decides when the kernel responds."""
+"""The layout and the selection of the fleet table in a browser, where the test decides when the kernel responds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
+from process_server import wait_for
 
 import mirror_sdk.widgets
 from mirror_sdk.widgets.models.fleet_view import FleetView
+from mirror_sdk.widgets.published import PublishedRows
 
 pytestmark = [pytest.mark.process, pytest.mark.browser]
 
@@ -25,22 +27,25 @@ STATE: dict[str, Any] = {
     "counts": {},
     "view": FleetView().to_dict(),
 }
-ROWS = [{"key": name, "name": name, "status": "In sync"} for name in ("a", "b")]
+ROWS = PublishedRows("devices", lambda *_: None)
+ROWS.show([{"key": name, "name": name, "status": "In sync"} for name in ("a", "b")])
 SHOW = """async ({ state, rows }) => {
     const { default: widget } = await import("./ui.js");
-    const values = { _component: "fleet", _state: state, _published: { rows: { devices: { version: 1, rows } } } };
+    const values = { _component: "fleet", _state: state, _published: { rows } };
     const listeners = new Map();
     window.views = [];
+    window.selections = [];
     const model = {
         get: (name) => values[name],
         on: (name, listener) => listeners.set(name, listener),
         off: () => {},
         send: ({ intent, args }) => {
             if (intent === "change_view") window.views.push({ ...values._state.view, ...args[0] });
+            if (intent === "select") window.selections.push(args[0]);
         },
     };
-    window.respond = (view) => {
-        values._state = { ...values._state, view };
+    window.respond = (changes) => {
+        values._state = { ...values._state, ...changes };
         listeners.get("change:_state")();
     };
     const { initialize, render } = widget();
@@ -61,7 +66,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
     opened.route(f"{ADDRESS}**", respond)
     opened.goto(ADDRESS)
-    opened.evaluate(SHOW, {"state": STATE, "rows": ROWS})
+    opened.evaluate(SHOW, {"state": STATE, "rows": ROWS.state})
     yield opened
     opened.close()
 
@@ -70,9 +75,9 @@ def heading(page: Page, name: str) -> Locator:
     return page.get_by_role("columnheader", name=name)
 
 
-def respond(page: Page, position: int) -> None:
-    """Have the kernel send the view that the page requested."""
-    page.evaluate("async (position) => window.respond(window.views[position])", position)
+def respond(page: Page, changes: dict[str, Any]) -> None:
+    """Have the kernel send a state."""
+    page.evaluate("(changes) => window.respond(changes)", changes)
     # The page renders a state in its next frame.
     page.evaluate("new Promise((end) => requestAnimationFrame(() => setTimeout(end)))")
 
@@ -83,10 +88,34 @@ def test_late_response_of_the_kernel_does_not_undo_a_later_change(page: Page) ->
     expect(device).to_have_attribute("aria-sort", "ascending")
     device.click()
     expect(device).to_have_attribute("aria-sort", "descending")
-    for position in (0, 1):
-        respond(page, position)
+    for view in page.evaluate("window.views"):
+        respond(page, {"view": view})
         assert device.get_attribute("aria-sort") == "descending"
     # What was opened in Python is displayed.
-    page.evaluate("view => window.respond(view)", FleetView.from_dict({"sort_by": "status"}).to_dict())
+    respond(page, {"view": FleetView.from_dict({"sort_by": "status"}).to_dict()})
     expect(heading(page, "Status")).to_have_attribute("aria-sort", "ascending")
     expect(device).to_have_attribute("aria-sort", "none")
+
+
+def checkbox(page: Page, name: str) -> Locator:
+    return page.locator(f"[row-id={name}] [col-id=ag-Grid-SelectionColumn]").get_by_role("checkbox")
+
+
+def test_late_response_of_the_kernel_does_not_undo_a_later_selection(page: Page) -> None:
+    for name in ("a", "b"):
+        checkbox(page, name).click()
+    wait_for([["a"], ["a", "b"]], lambda: page.evaluate("window.selections"))
+    for selected in ([], ["a"], ["a", "b"]):
+        respond(page, {"selected": selected})
+        assert [checkbox(page, name).is_checked() for name in ("a", "b")] == [True, True]
+    # What was selected in Python is displayed.
+    respond(page, {"selected": ["b"]})
+    expect(checkbox(page, "a")).not_to_be_checked()
+    expect(checkbox(page, "b")).to_be_checked()
+
+
+def test_selection_is_sent_if_a_state_arrives_in_the_same_moment(page: Page) -> None:
+    click = "(box) => { box.click(); window.respond({ selected: [], devices: 3 }); }"
+    checkbox(page, "a").evaluate(click)
+    wait_for([["a"]], lambda: page.evaluate("window.selections"))
+    expect(checkbox(page, "a")).to_be_checked()

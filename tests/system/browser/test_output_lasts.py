@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
-from process_lab import Lab
+from process_lab import START_SECONDS, Lab
 from process_notebook import Notebook
 from process_server import child_environment, wait_until
 
@@ -34,7 +34,7 @@ def notebook(lab: Lab, browser: Browser) -> Iterator[Notebook]:
 
 def test_a_saved_notebook_shows_the_content_of_its_widget(lab: Lab, notebook: Notebook, tmp_path: Path) -> None:
     page = notebook.page
-    expect(notebook.widget()).to_be_visible(timeout=60_000)
+    expect(notebook.widget()).to_be_visible(timeout=START_SECONDS * 1000)
     notebook.wait_for_the_cells()
     copy = page.locator(".mirror-copy").first
     # The static copy is made when the cell ends, and again when the widget has read more.
@@ -58,10 +58,10 @@ def test_a_saved_notebook_shows_the_content_of_its_widget(lab: Lab, notebook: No
     page = page.context.new_page()
     copy = page.locator(".mirror-copy").first
     page.goto(notebook.url)
-    expect(copy).to_be_visible(timeout=60_000)
+    expect(copy).to_be_visible(timeout=START_SECONDS * 1000)
     expect(copy).to_contain_text("FleetTable, as of 2")
     expect(copy).to_contain_text(SOME_DEVICES)
-    expect(page.get_by_text("model not found")).to_have_count(1, timeout=60_000)
+    expect(page.get_by_text("model not found")).to_have_count(1, timeout=START_SECONDS * 1000)
     expect(page.get_by_text("model not found")).to_be_hidden()
 
     command = [sys.executable, "-m", "jupyter", "nbconvert", "--to", "html", "--output-dir", tmp_path, file]

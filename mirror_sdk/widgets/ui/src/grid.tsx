@@ -144,6 +144,8 @@ const AGES_RENEWED_MS = 10_000;
 const CLOCK_JUMP_MS = 1_000;
 /* The changes of the user, not those of the program. */
 const LAYOUT_SOURCES: ReadonlySet<string> = new Set(["uiColumnMoved", "uiColumnSorted", "uiColumnDragged", "columnMenu", "contextMenu", "picker"]);
+/* How long the selection of the user stays before it has come back. */
+const SELECTION_AWAITED_MS = 10_000;
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
 const THEME = themeQuartz.withParams({
@@ -182,6 +184,10 @@ function containerOfStyles(): HTMLElement {
     for (const style of styleContainer.querySelectorAll("style")) adopt(style.textContent ?? "");
   }
   return styleContainer;
+}
+
+function textOfKeys(keys: readonly string[]): string {
+  return JSON.stringify([...keys].sort());
 }
 
 /* Rows without a value are last, whichever way the column is sorted. */
@@ -289,6 +295,11 @@ class GridView {
   #known = new Set<string>();
   /* The layouts that were reported and have not come back as `columns`. */
   #reported: string[] = [];
+  /* The selection that is known here. Another one is a change of the user that AG Grid has not reported yet. */
+  #selection = "[]";
+  /* The selection of the user that has not come back as `selected`; null if there is none. */
+  #awaited: string | null = null;
+  #patience: ReturnType<typeof setTimeout> | undefined;
 
   constructor(box: HTMLElement, props: GridProps, private readonly changed: () => void) {
     this.props = props;
@@ -303,6 +314,7 @@ class GridView {
 
   close(): void {
     clearInterval(this.#timer);
+    clearTimeout(this.#patience);
     this.#endListening();
     this.api.destroy();
   }
@@ -449,6 +461,7 @@ class GridView {
   }
 
   show({ rows, gone, all }: RowChange): void {
+    const isTouched = this.isTouched();
     const known = this.#known;
     this.#known = new Set(this.#rows.all.map(({ key }) => key));
     if (all || this.props.group) {
@@ -461,7 +474,18 @@ class GridView {
         remove: gone.filter((key) => known.has(key)).map((key) => ({ key })),
       });
     }
+    if (isTouched) return;
+    this.#selection = textOfKeys(this.selectedKeys());
     this.select();
+  }
+
+  selectedKeys(): string[] {
+    return this.api.getSelectedNodes().map(({ id }) => id ?? "");
+  }
+
+  /* Whether the user has changed the selection, and AG Grid reports it in a moment. */
+  isTouched(): boolean {
+    return textOfKeys(this.selectedKeys()) !== this.#selection;
   }
 
   renewAges(): void {
@@ -469,9 +493,11 @@ class GridView {
     if (ages.length) this.api.refreshCells({ columns: ages, force: true });
   }
 
-  /** Select the rows of `props.selected`. */
+  /** Select the rows of `props.selected`, unless these are older than what the user has selected. */
   select(): void {
     if ((this.props.selection ?? "none") === "none" || !this.props.selected) return;
+    if (this.isTouched() || (this.#awaited !== null && this.#awaited !== textOfKeys(this.props.selected))) return;
+    this.#awaited = null;
     const wanted = new Set(this.props.selected);
     const on: IRowNode<Row>[] = [];
     const off: IRowNode<Row>[] = [];
@@ -480,12 +506,20 @@ class GridView {
     });
     if (off.length) this.api.setNodesSelected({ nodes: off, newValue: false });
     if (on.length) this.api.setNodesSelected({ nodes: on, newValue: true });
+    this.#selection = textOfKeys(this.selectedKeys());
     this.changed();
   }
 
   selectionChanged(source: string): void {
     if (source.startsWith("api") || source === "rowDataChanged") return;
-    const keys = this.api.getSelectedNodes().map(({ id }) => id ?? "");
+    const keys = this.selectedKeys();
+    this.#selection = this.#awaited = textOfKeys(keys);
+    clearTimeout(this.#patience);
+    this.#patience = setTimeout(() => {
+      // It was rejected, or changed.
+      this.#awaited = null;
+      this.select();
+    }, SELECTION_AWAITED_MS);
     this.props.onSelect?.(keys);
     this.changed();
   }

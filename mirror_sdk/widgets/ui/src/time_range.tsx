@@ -11,7 +11,7 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The newest instants in a range of this length; all if `length` is null. Or a fixed range. */
+/** The newest instants in a range of this length (all if `length` is null), or a fixed range. */
 export type TimeChoice =
   | { readonly kind: "last"; readonly length: number | null }
   | { readonly kind: "fixed"; readonly begin: number; readonly end: number };

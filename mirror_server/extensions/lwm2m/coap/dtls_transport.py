@@ -248,7 +248,7 @@ class DtlsTransport:
         """Send a datagram within the session of a peer.
 
         Raises:
-            Unreachable: The peer has no session, or a session with another identity. Or the datagram is too long.
+            Unreachable: The peer has no session or a session with another identity, or the datagram is too long.
         """
         session = self._open.get(peer.address)
         # Another device may have this address by now. It must not get data for the previous device.

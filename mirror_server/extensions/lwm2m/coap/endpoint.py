@@ -128,7 +128,7 @@ class CoapEndpoint:
             return Observed(response_of(complete), sequence)
 
     async def read_remaining(self, peer: Peer, request: Request, token: bytes) -> Response:
-        """Read a value of which the last notification with this token had the first block.
+        """Read the remaining blocks of a value whose first block came in the last notification with this token.
 
         A client was seen to send no more notifications until the other blocks were requested. Source: RFC 7959, 2.6.
 

@@ -69,7 +69,7 @@ class CoapExchange:
         retransmissions_left: The remaining number of retransmissions by the timer.
         contacts_left: The remaining number of retransmissions because the peer made contact.
         sent_at: The time of the last transmission, on the loop's clock.
-        is_sole: Whether it was sent once, and nothing else was sent to the peer since.
+        is_sole: Whether it was sent once, and nothing else has been sent to the peer since then.
     """
 
     peer: Peer

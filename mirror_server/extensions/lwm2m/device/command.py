@@ -75,7 +75,7 @@ def _read_key(_context: click.Context, _parameter: click.Parameter, digits: str 
     envvar=_PSK_VARIABLE,
     show_envvar=True,
     callback=_read_key,
-    help="The pre-shared key in hexadecimal digits, for coaps. Set it by the variable to keep it out of process lists.",
+    help="The pre-shared key in hexadecimal digits, for coaps. Use the variable to keep it out of process lists.",
 )
 @click.option("--identity", help="Identity that the device sends with its key. By default the name of the device.")
 @click.option(

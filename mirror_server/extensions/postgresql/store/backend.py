@@ -478,7 +478,7 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
 
 
 def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
-    """Check that each connection is a session of its own, which locks and LISTEN need.
+    """Check that each connection is a separate session, which locks and LISTEN need.
 
     With a pooler in transaction mode, a setting of one connection appears in another one, or is lost. Which of its
     connections it selects depends on its load, so this is tried several times.

@@ -48,7 +48,7 @@ _OPTIONS = {
 
 
 class _TextDumper(StrDumper):
-    """Replaces NUL by its symbol, because texts of PostgreSQL cannot contain it."""
+    """Replaces NUL by its symbol, because strings in PostgreSQL cannot contain it."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(_without_nul(obj))

@@ -14,8 +14,8 @@ import type { Resource, Scope } from "./wire";
 
 const SUBSCRIBED: Record<string, string> = {
   active: "This key is subscribed: it gets each change.",
-  pending: "The subscription waits for the device to accept it.",
-  rejected: "The device rejected the subscription.",
+  asked: "The subscription waits for the device to accept it.",
+  refused: "The device rejected the subscription.",
   other: "Another application is subscribed: the mirror has each change, but this key is not notified.",
 };
 const BOOLEANS = ["true", "false"].map((value) => ({ value, label: value }));
@@ -186,7 +186,7 @@ function Subscription({ resource: { resource_path: path, subscribed = false } }:
     else read().catch(store.report);
   }, [subscribed, maySubscribe]);
   useEffect(() => {
-    if (state !== "pending") return undefined;
+    if (state !== "asked") return undefined;
     // A rejection by the device does not change the resource, so the state is read again.
     const timer = setInterval(() => read().catch(store.report), REREAD_MILLISECONDS);
     return () => clearInterval(timer);
@@ -199,7 +199,7 @@ function Subscription({ resource: { resource_path: path, subscribed = false } }:
       await store.changeSubscription(path, !isOwn);
       if (isOwn) setState(null);
       else {
-        setState("pending");
+        setState("asked");
         await read();
       }
     } catch (error) {
