@@ -28,4 +28,4 @@ def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
     if found == version:
         return first_fault(fault)
     has = "no format version" if found is None else f"format version {found}"
-    return f"it has {has}, and this version of mirror_sdk reads format version {version}"
+    return f"the file has {has}, and this version of mirror_sdk reads format version {version}"

@@ -140,7 +140,7 @@ def cannot_be_sent(client: object) -> TypeError:
     """Return the error for pickling a client."""
     return TypeError(
         f"{client!r} cannot be pickled, because its connections belong to this process; create a client in the other"
-        f" process, such as with from_env(). A forked process can also use a global client of its parent"
+        " process, for example with MirrorClient.from_env(). A forked process may keep using the client of its parent"
     )
 
 

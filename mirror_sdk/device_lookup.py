@@ -337,8 +337,8 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
         if is_id:
             return
         denied.hint = (
-            f"looking up {device!r}, which is not an id, requires this scope: pass the device's id, or use a key with"
-            " the scope"
+            f"looking up {device!r} in the directory requires this scope; pass the device's id, or use a key with this"
+            " scope"
         )
         raise  # the text may be a name, and this key has no access to names
     # This search is optional: the original error is raised then.

@@ -209,7 +209,7 @@ class NoSuchResource(BadRequest, UnknownResource):
 class BeforeHistory(BadRequest):
     """400 with the reason ``BEFORE_HISTORY``: the requested time is before the start of the stored history."""
 
-    hint: str = "error.oldest_at is that instant, and client.history(begin=None) starts there"
+    hint: str = "error.oldest_at has the start"
 
     @property
     def oldest_at(self) -> datetime | None:
@@ -392,8 +392,8 @@ def failure_reason(category: str, method: Method | None) -> str:
 
 CATEGORY_HINTS = {
     "REQUEST_EXPIRED": (
-        "it was not delivered in time: the device was not connected, or did not respond to an earlier request;"
-        " check that it is up, or pass a larger expiry_seconds"
+        "the request expired before it could be delivered: the device was not connected, or was still busy with an"
+        " earlier request; check the device, or pass a larger expiry_seconds"
     ),
     "DEVICE_REMOVED_REGISTRATION": "the device deregistered; send the request again after its next registration",
     "RESOURCE_NOT_FOUND": "the device has no such resource; client.devices.resources(device_id) shows what it has",

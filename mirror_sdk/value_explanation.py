@@ -33,8 +33,8 @@ _NOT_ACTIVE = {
     SubscriptionState.ASKED: "This application requested a subscription, but the device has not accepted it yet.",
     SubscriptionState.REFUSED: "This application requested a subscription, but the device rejected it. The service"
     " requests it again when the device next registers or updates its registration.",
-    SubscriptionState.ENDED: "The subscription of this application ended with the device's registration. A"
-    " presubscription rule would also apply to later registrations.",
+    SubscriptionState.ENDED: "The subscription of this application ended when the device registered again or"
+    " deregistered. A presubscription rule would also apply to later registrations.",
 }
 _LATER_CHANGES = {
     SubscriptionState.ASKED: "later changes arrive once the device accepts the requested subscription",

@@ -500,7 +500,7 @@ class Extensions:
             if name in without:
                 self.left_out[name] = "--without leaves it out"
             elif isinstance(extension, Broken):
-                raise CannotServe(f"{extension.reason}; fix or uninstall it, or leave it out with --without {name}")
+                raise CannotServe(f"{extension.reason}; fix or uninstall this extension, or use --without {name}")
             elif missing := _missing(name, extension):
                 self.left_out[name] = missing
             else:

@@ -142,7 +142,7 @@ class AsyncSender(SenderBase):
         before = self._http
         with self._making:
             if self._before is not None:
-                raise InvalidValue("this client uses another cassette already; leave its with block first")
+                raise InvalidValue("the client already uses a cassette; end that with block first")
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 

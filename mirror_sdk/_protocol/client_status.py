@@ -67,7 +67,7 @@ class ClientStatus(JsonForm):
             state = "no request yet"
         lines = [f"<ClientStatus {self.base_url}: {state}, by {self.channel}, {self.waiting} waiting"]
         if self.is_channel_replaced:
-            lines.append("another program replaced the webhook, so the notification log is read")
+            lines.append("another program replaced the webhook, so the client reads the notification log")
         if self.last_failure is not None:
             lines.append(f"last failure: {self.last_failure}; next poll in {self.retry_in_seconds:.1f} s")
         odd = {name: getattr(self, name) for name in ("unreadable", "duplicates", "dropped") if getattr(self, name)}

@@ -112,8 +112,9 @@ class Pace(Deadline):
     def overrun(self) -> str:
         """The message of a time-out."""
         return (
-            f"less than {PROGRESS_BYTES // 1024} KiB of the response arrived within timeout={self:g} s; create the"
-            " client with a longer timeout=, or pass timeout= to this call, which limits the call as a whole"
+            f"less than {PROGRESS_BYTES // 1024} KiB of the response arrived within {self:g} s; create the client with"
+            " a larger timeout=. Or pass timeout= to this call: it then limits the whole call instead of each"
+            f" {PROGRESS_BYTES // 1024} KiB"
         )
 
     def begin_attempt(self) -> None:

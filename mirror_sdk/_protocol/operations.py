@@ -184,12 +184,15 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
         if not _is_several(value):
             continue
         if operator not in {"in", "nin"}:
-            raise ValueError(f"filter {name}: it compares with one value; for several write {field}__in")
+            raise ValueError(
+                f"filter {name} takes one value, got {len(value)}; to match any of several values, use {field}__in"
+            )
+        single = f"{field}__{'eq' if operator == 'in' else 'neq'}"
         for item in value:
             if "," in _filter_text(name, item):
                 raise ValueError(
-                    f"filter {name}: a comma separates values, and {item!r} contains one; request it separately, with"
-                    f" {field}__{'eq' if operator == 'in' else 'neq'}"
+                    f"filter {name}: {item!r} contains a comma, which separates values in this filter; send a separate"
+                    f" request with {single}={item!r}"
                 )
     return {_filter_name(name): _filter_text(name, value) for name, value in filters.items()}
 
@@ -274,9 +277,8 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
         for query in listing.read(response).data:
             if query.name == name:
                 return query
-        message = (
-            f"no filter is saved as {visible_line(repr(name))}; client.devices.queries.list() returns the saved ones"
-        )
+        named = visible_line(repr(name))
+        message = f"no saved query is named {named}; client.devices.queries.list() returns all saved queries"
         raise UnknownQuery(404, ErrorBody(code=404, type="not_found", message=message))
 
     return Operation(listing.method, listing.path, read, params=listing.params)

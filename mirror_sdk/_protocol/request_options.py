@@ -77,7 +77,8 @@ def _read_revision(if_match: object) -> int:
     # Numbers of numpy, from a column of revisions, are Integral too.
     if isinstance(if_match, bool) or not isinstance(if_match, Integral):
         raise TypeError(
-            f"if_match={if_match!r} must be a revision, a Resource or a DesiredValue; 0 stands for one never written"
+            f"if_match={if_match!r} must be a revision, a Resource or a DesiredValue; 0 means that the resource was"
+            " never written"
         )
     if not 0 <= int(if_match) < _MAX_REVISION:
         raise InvalidValue(f"if_match={if_match} is not a revision; read it from device[path].desired.revision")

@@ -102,14 +102,16 @@ class WebsocketEndpoint:
         if isinstance(failure, ConnectionClosed):
             close = failure.rcvd or failure.sent
             reason = "without a reason" if close is None else f"with {close.code} {visible_line(close.reason)}".rstrip()
-            return ConnectionFailed(f"the websocket {self.address} was closed {reason}")
+            return ConnectionFailed(f"the service closed the websocket {self.address} {reason}")
         reason = f"{type(failure).__name__}: {visible_line(str(failure))}"
-        return ConnectionFailed(f"GET {self.address} opened no websocket ({reason}){tls_hint(failure)}")
+        return ConnectionFailed(f"cannot open a websocket at {self.address} ({reason}){tls_hint(failure)}")
 
 
 def closed_error() -> ClientClosed:
     """Return the error for a websocket that this program closed."""
-    return ClientClosed("this client is closed, or uses another channel now; call client.events() again")
+    return ClientClosed(
+        "this program closed the websocket of these events; call events() again, on a new client if this one is closed"
+    )
 
 
 def _rejection(failure: InvalidStatus) -> MirrorError:

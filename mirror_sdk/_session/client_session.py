@@ -345,7 +345,7 @@ class ClientSession:
             return self.new_log_reader(after)
         if after is not None:
             raise ValueError(
-                "after= cannot be combined with a webhook, whose events start now; leave it out, or use long polling"
+                "a webhook only delivers new events, so after= is not available; omit it, or use long polling"
             )
         return self.callbacks.at(None)
 

@@ -232,17 +232,17 @@ class Player(ClientClock):
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
     def _not_recorded(self, key: RequestKey) -> NotRecorded:
-        was_played = key in self._last
+        sent = visible_line(str(key))
         same = [str(one) for one in self._waiting if one.method == key.method and not is_poll(one)]
-        which = "was sent more often than it was recorded" if was_played else "was not recorded"
-        hint = f"; recorded requests: {closest(str(key), same)}"
-        if str(key) in same:
-            hint = " with this body and these headers, only with others"
-        hint = "" if was_played else hint
+        if key in self._last:
+            problem = f"{sent} was sent more often than it was recorded in {self.path}"
+        elif str(key) in same:
+            problem = f"{sent} was recorded in {self.path} with a different body or different headers"
+        else:
+            problem = f"{sent} was not recorded in {self.path}; recorded requests: {closest(str(key), same)}"
         return NotRecorded(
-            f"{visible_line(str(key))} {which} in {self.path}{hint}. A request that depends on the time of day or on"
-            " random numbers differs in each run. Record it again with"
-            f" client.cassettes.use({str(self.path)!r}, mode='record')"
+            f"{problem}. Requests that depend on the time or on random numbers differ in each run. Record the cassette"
+            f" again with client.cassettes.use({str(self.path)!r}, mode='record')"
         )
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from mirror_sdk._formatting import visible_line
 from mirror_sdk.cli.arguments import (
     ValueCommand,
     connect,
@@ -22,10 +23,11 @@ from mirror_sdk.cli.arguments import (
 )
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import OutputFormat, Row, attribute_rows, form_options, one_of, show
-from mirror_sdk.errors import InvalidValue
+from mirror_sdk.errors import InvalidValue, UnknownQuery
 from mirror_sdk.resource import Resource
 from mirror_sdk.values import PythonValue, Value, decode_many, parse_value, plain_text
 from mirror_sdk.wire.device_events import EVENT_TYPES
+from mirror_sdk.wire.device_queries import DeviceQuery
 from mirror_sdk.wire.directory import ATTRIBUTE_FILTER
 from mirror_sdk.wire.paths import matches
 
@@ -92,7 +94,12 @@ def devices(
     """  # noqa: D301 - click wants the character, not its escape
     with connect() as client:
         filters = {f"{ATTRIBUTE_FILTER}__{name}": value for name, value in where}
-        found = client.devices.list(state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit)
+        try:
+            found = client.devices.list(
+                state=state, endpoint_type=endpoint_type, filters=filters, query=query, limit=limit
+            )
+        except UnknownQuery as error:
+            raise _unknown_query(query, client.devices.queries.list()) from error
         rows = attribute_rows(found, _DEVICE)
         if connections:
             each = attribute_rows(map(client.devices.connection, found), _CONNECTION)
@@ -104,6 +111,13 @@ def devices(
     else:
         if_empty = "no device matches; without options 'mirror devices' lists all"
     show(rows, [*_DEVICE, *_CONNECTION] if connections else _DEVICE, form, if_empty)
+
+
+def _unknown_query(name: str | None, saved: Sequence[DeviceQuery]) -> click.ClickException:
+    """Return the error for a name without a saved query. No command lists the saved queries, so the message does."""
+    names = ", ".join(visible_line(repr(query.name)) for query in saved)
+    cure = f"saved queries: {names}" if names else "there are no saved queries; use --where, --type or --state"
+    return click.ClickException(f"no saved query is named {visible_line(repr(name))}; {cure}")
 
 
 @main.command("device-events")
@@ -317,7 +331,9 @@ def rules(
     """  # noqa: D301 - click wants the character, not its escape
     if "" in {device, endpoint_type}:
         # An unset variable results in an empty word. Without a word on it the rule would be one for all devices.
-        raise click.BadParameter("it is empty; '*' matches all", param_hint="--device" if device == "" else "--type")
+        raise click.BadParameter(
+            "the value is empty; '*' matches all", param_hint="--device" if device == "" else "--type"
+        )
     members = {"endpoint_name": device, "endpoint_type": endpoint_type, "resource_path": list(paths)}
     rule = {name: value for name, value in members.items() if value}
     if (change is None) == bool(rule):
@@ -326,7 +342,9 @@ def rules(
         if change == "add":
             client.subscriptions.rules.add([rule], apply_now=True)
         elif change == "remove" and not client.subscriptions.rules.remove([rule]):
-            raise click.ClickException("this key has no such rule; 'mirror rules' lists its resources")
+            raise click.ClickException(
+                "this key has no rule with exactly these --device, --type and --path; 'mirror rules' lists its rules"
+            )
         found = client.subscriptions.rules.list()
     if_empty = "this key has no rules; 'mirror rules --add' with --device, --type or --path adds one"
     show(attribute_rows(found, _RULE), _RULE, form, if_empty)

@@ -130,8 +130,8 @@ def _advice(device: str | None, paths: Sequence[str]) -> str:
     selected = [*(["--device", device] if device else []), *(word for path in paths for word in ("--path", path))]
     add = shlex.join(["mirror", "rules", "--add", *(selected or ["--device", "*"])])
     return (
-        "values arrive when they change at a device and a rule or a subscription of this key covers them;"
-        f" {add} adds such a rule, 'mirror rules' lists them, 'mirror subscribe DEVICE PATH' is for a single value"
+        "a value arrives when it changes and a rule or a subscription of this key covers it. To add a rule:"
+        f" {add}. To list rules: 'mirror rules'. For a single value: 'mirror subscribe DEVICE PATH'"
     )
 
 

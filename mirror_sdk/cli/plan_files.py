@@ -53,7 +53,7 @@ def _read(file: Path) -> pd.DataFrame:
         missing = {*_COLUMNS} - set(rows.fieldnames or [])
         if missing:
             excerpt = visible_line(", ".join(rows.fieldnames or []))[:_EXCERPT_LENGTH]
-            found = f"its columns are {excerpt}" if excerpt else "it is empty"
+            found = f"its columns are {excerpt}" if excerpt else "the file is empty"
             raise _wrong(f"{file.name} has no column {' or '.join(sorted(missing))}; {found}")
         planned: dict[int, tuple[str, ...]] = {}
         for row in rows:

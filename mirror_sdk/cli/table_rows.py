@@ -16,6 +16,7 @@ from mirror_sdk.cli.group import in_words_of_the_shell
 from mirror_sdk.cli.output import OutputFormat, Row
 from mirror_sdk.frames.requests import RequestStatus
 from mirror_sdk.object_definitions import ResourceType, lookup
+from mirror_sdk.plan.checks import Decision
 from mirror_sdk.values import written
 
 DRIFT_COLUMNS = ["device", "path", "desired", "reported", "kind", "since", "age"]
@@ -55,6 +56,9 @@ def _cells(frame: pd.DataFrame, name: str, form: OutputFormat, names: pd.DataFra
     cells = [_plain(cell) for cell in frame[_NAMES_IN_TABLE.get(name, name)].astype(object)]
     if name == "reason":
         return [None if cell is None else in_words_of_the_shell(str(cell)) for cell in cells]
+    if name == "decision" and form is None:
+        # The summary below the table says "rejected". Programs get the value of the enumeration.
+        return ["reject" if cell == Decision.REFUSE else cell for cell in cells]
     # Results are shown when the plan has ended: a request that is still queued is never sent.
     return ["not sent" if name == "status" and cell == RequestStatus.QUEUED else cell for cell in cells]
 

@@ -49,7 +49,7 @@ class AsyncCassettes(AsyncClientGroup):
 
         if self._session.channel != "long polling":
             raise InvalidValue(
-                f"a {self._session.channel} delivers notifications without the cassette;"
+                f"a cassette cannot record notifications from a {self._session.channel};"
                 " call client.notifications.use_long_polling() first"
             )
         return AsyncCassette(path, mode, self._session.sender, self._session.reset)

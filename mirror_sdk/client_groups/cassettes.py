@@ -50,7 +50,7 @@ class Cassettes(ClientGroup):
 
         if self._session.channel != "long polling":
             raise InvalidValue(
-                f"a {self._session.channel} delivers notifications without the cassette;"
+                f"a cassette cannot record notifications from a {self._session.channel};"
                 " call client.notifications.use_long_polling() first"
             )
         return Cassette(path, mode, self._session.sender, self._session.reset)

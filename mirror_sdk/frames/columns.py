@@ -168,7 +168,7 @@ def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
 _LOST = (
     "the table has no instant in its metadata: pandas drops attrs when it merges, joins or pivots. Restore them with"
     " frame.mirror.with_metadata_from(original), or join with original.mirror.join(other, on=...). Or"
-    ' pass now= by the mirror\'s clock, not by the local one, such as now=pd.Timestamp(original.attrs["mirror"]'
+    ' pass now= from the mirror\'s clock, such as now=pd.Timestamp(original.attrs["mirror"]'
     '["taken_at"]) or now=client.get_device(device_id).created_at'
 )
 

@@ -113,7 +113,10 @@ def _name(definitions: Iterable[ResourceDefinition]) -> str:
 
 def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDeclaration]) -> None:
     if object_id == _SECURITY_OBJECT:
-        raise ValueError("object_id=0 is the security object: it contains keys, and no server reads or writes it")
+        raise ValueError(
+            "object_id=0 is the security object: it contains keys, and no server reads or writes it; use an id from 1"
+            f" to {_HIGHEST_ID}"
+        )
     _check_id("object_id", object_id)
     _check_name(f"object {object_id}", name)
     if not resources:

@@ -135,7 +135,7 @@ class AsyncPlan(PlanReport):
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
         """
-        self._scheduler.stop("it was stopped")
+        self._scheduler.stop("apply() was interrupted")
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:

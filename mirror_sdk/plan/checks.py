@@ -270,7 +270,7 @@ def _with_undo_reason(planned: PlannedWrite, read_failure: str | None) -> Planne
     if rejected is None:
         return planned
     because = rejected.reason if read_failure is None else f"a read of its value failed ({read_failure})"
-    return replace(planned, reason="; ".join(filter(None, (planned.reason, f"it cannot be undone: {because}"))))
+    return replace(planned, reason="; ".join(filter(None, (planned.reason, f"this write cannot be undone: {because}"))))
 
 
 def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
@@ -333,7 +333,7 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
     # Last of the reasons against sending, because include_offline=True overrides only this one.
     if listed.state != "registered":
         return Finding(
-            Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends it anyway"
+            Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends the write anyway"
         )
     if desired is not None and is_pending:
         earlier = display_value(desired.value)
@@ -354,7 +354,8 @@ def _check_instances(current: ReportedValue | DesiredValue | None, request: Requ
         return Finding(Decision.SKIP, Check.ALREADY_SO, since_text(current))
     return _reject(
         Check.WRONG_TYPE,
-        "it has several instances; pass a mapping such as {0: 3800, 1: 5000}, in a list of (device, path, value)",
+        "the resource has several instances; pass a mapping such as {0: 3800, 1: 5000}, in a list of (device, path,"
+        " value)",
     )
 
 
@@ -365,8 +366,11 @@ def _check_conflict(resource: Resource, request: RequestedWrite) -> Finding | No
     change = later_change(resource, request.undoes) if request.undoes is not None else None
     if change is None:
         return None
-    reason = f"it was changed after the plan wrote it: {change}; to overwrite it, plan the value with client.plan()"
-    return _reject(Check.CHANGED, reason)
+    return _reject(
+        Check.CHANGED,
+        f"the resource was changed after the plan wrote it: {change}; to overwrite this change, make a new plan with"
+        " client.plan()",
+    )
 
 
 def _revision(resource: Resource) -> int | None:
@@ -375,9 +379,13 @@ def _revision(resource: Resource) -> int | None:
 
 def changed_since(resource: Resource | None) -> Finding:
     """Return the finding for a write after a conflicting change: another write, or the end of an earlier write."""
-    desired = resource and resource.desired
-    found = f", to {value_text(desired)}" if desired else ""
-    return _reject(Check.CHANGED, f"its desired value has changed since it was read{found}; read it again")
+    desired = None if resource is None else resource.desired
+    if desired is None:
+        return _reject(Check.CHANGED, "the desired value has changed since the table was read; read the table again")
+    return _reject(
+        Check.CHANGED,
+        f"the desired value has changed to {value_text(desired)} since the table was read; read the table again",
+    )
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:

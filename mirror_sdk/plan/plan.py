@@ -132,7 +132,7 @@ class Plan(PlanReport):
         >>> plan = client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
         """
-        self._scheduler.stop("it was stopped")
+        self._scheduler.stop("apply() was interrupted")
         self._stopped.set()
 
     def undo(self) -> Plan:

@@ -188,7 +188,8 @@ class PlanReport(JsonForm):
             phrases.append(f"sent: {', '.join(f'{count} {status.value}' for status, count in sorted(sent))}")
             phrases.append(f"stopped: {self.stopped_because}" if self.stopped_because else "")
             asleep = self.asleep_text()
-            phrases.append(f"{asleep}; apply() looks again" if asleep else "")
+            again = "call apply() again to read the responses (no write is sent twice)"
+            phrases.append(f"{asleep}; {again}" if asleep else "")
         return "; ".join(filter(None, phrases))
 
     def asleep_text(self, expiry_seconds: int | None = None) -> str:

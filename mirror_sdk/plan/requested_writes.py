@@ -24,6 +24,7 @@ _CURE = (
     "pass a table with the columns device_id, path and value, a table with the index device_id and a column per path,"
     " or a list of (device, path, value). help(client.plan) lists all accepted columns"
 )
+_CURE_WITHOUT_REVISIONS = "pass the result of client.fleet.snapshot() or client.state_frame()"
 
 
 RequestedWrites: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
@@ -159,20 +160,16 @@ def _from_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
     if {"device_id", "path", value_name} <= set(frame.columns):
         return _from_long(frame, value_name, if_match=if_match)
     if if_match:
-        raise _no_revisions()
+        raise InvalidValue(
+            f"if_match=True needs a table with one row per resource, got a wide table; {_CURE_WITHOUT_REVISIONS}"
+        )
     return _from_long(_wide_to_long(frame), "value", if_match=False)
-
-
-def _no_revisions() -> InvalidValue:
-    return InvalidValue(
-        f"if_match=True: the table lacks {REVISION}, or a row for each resource; snapshot() and state_frame() have both"
-    )
 
 
 def _revisions(frame: pd.DataFrame) -> list[int]:
     """Return the revisions of the desired values in the table; 0 for a resource without one."""
     if REVISION not in frame:
-        raise _no_revisions()
+        raise InvalidValue(f"if_match=True: the table has no column {REVISION}; {_CURE_WITHOUT_REVISIONS}")
     revisions = frame[REVISION]
     if _STATUS in frame and (revisions.isna() & frame[_STATUS].notna()).any():
         raise InvalidValue("if_match=True: the service sent no revisions of desired values; write without if_match")

@@ -36,6 +36,12 @@ _REMEMBERED = timedelta(days=1)
 """The time for which the service remembers an async-id after its response."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
 """The status of a response if the mirror only knows whether it was a success."""
+_CANARY_FAILED = {
+    RequestStatus.FAILURE: "failed",
+    RequestStatus.PENDING: "has no response yet",
+    RequestStatus.UNKNOWN: "may not have been accepted by the service",
+}
+"""The phrases for a canary that stops a plan, by its status."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
@@ -227,7 +233,7 @@ class WriteScheduler:
             self._replace_canary(entry)
             return
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
-            self.stop(f"the first write, to {_name(entry)}, is {entry.status.value}")
+            self.stop(f"the canary write to {_name(entry)} {_CANARY_FAILED.get(entry.status, 'was not sent')}")
             return
         # An unknown result counts as a failure, so that a service with problems stops the plan.
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
@@ -248,8 +254,8 @@ class WriteScheduler:
             self._canaries.append(unsent)
         elif self._todo and not self._canaries and not self.count()[RequestStatus.SUCCESS]:
             self.stop(
-                f"the first write, to {_name(entry)}, was not sent, because another write came before it, and no other"
-                " device is awake"
+                f"the canary write to {_name(entry)} was rejected because someone else wrote first, and no other awake"
+                " device can be the canary; apply again with canary=0, or when another device is awake"
             )
 
     def stop(self, reason: str) -> None:

@@ -45,7 +45,7 @@ def later_change(resource: Resource, write: EarlierWrite) -> str | None:
     desired, reported = resource.desired, resource.reported
     if desired is None:
         # The service may not have accepted the write at all.
-        return None if write.accepted_at is None else "it has no desired value any more"
+        return None if write.accepted_at is None else "the desired value was removed"
     is_later = write.accepted_at not in (None, desired.requested_at)
     if not _is_close(desired.value, write.written) or (is_later and desired.status is DesiredStatus.FAILURE):
         return value_text(desired)

@@ -187,8 +187,8 @@ class Pseudonymizer:
         """
         if not paths and is_value_column(column.name):
             raise InvalidValue(
-                f"the table lacks the column path, so the resources of the values in {column.name} are unknown; use a"
-                " table with its paths, and drop them afterwards"
+                f"the column {column.name} contains values, but the table has no column path that says which resources"
+                " they belong to; pseudonymize the table before you drop path"
             )
         left: Rows | None = None
         for cells in _paths_of(column, paths):

@@ -30,8 +30,9 @@ class Pseudonyms:
         secret = key.encode(errors="surrogateescape") if isinstance(key, str) else key
         if len(secret) < SHORTEST_KEY_BYTES:
             raise InvalidValue(
-                f"the key has {len(secret)} bytes, so others could guess it and find every name; pass"
-                f" {SHORTEST_KEY_BYTES} or more random bytes, such as secrets.token_hex(32), and keep them secret"
+                f"the key has {len(secret)} byte{'' if len(secret) == 1 else 's'}, so others could guess it and find"
+                f" every name; pass {SHORTEST_KEY_BYTES} or more random bytes, such as secrets.token_hex(32), and"
+                " keep them secret"
             )
         self._mac = hmac.new(secret, digestmod="sha256")
 

@@ -101,8 +101,8 @@ def read_settings(folder: Path) -> RecordingSettings | None:
     sidecar = _sidecar_settings(settings_path(folder))
     if finalized is not None and sidecar is not None and finalized.id != sidecar.id:
         raise InvalidValue(
-            f"{sidecar_of(folder)} belongs to another recording than {folder}; replace it with the folder of"
-            " this recording, or remove it"
+            f"{sidecar_of(folder)} belongs to another recording than {folder}; replace {sidecar_of(folder)} with"
+            " the folder of this recording, or remove it"
         )
     return sidecar or finalized
 
@@ -126,8 +126,9 @@ def read_rules(folder: Path, settings: RecordingSettings) -> list[Presubscriptio
         return []
     except ValidationError as exc:
         raise RecordingDamaged(
-            f"{path} is damaged; remove it, and remove the rules that a recorder left:"
-            " client.subscriptions.rules.list() returns all rules"
+            f"{path} is damaged, so the recorder does not know which presubscription rules it added. Remove the file."
+            " Then compare client.subscriptions.rules.list() with the rules you need, and remove the others with"
+            " client.subscriptions.rules.remove()"
         ) from exc
     # The sidecar of a folder that was removed may have rules of another access key.
     return saved.rules if (saved.server, saved.key) == (settings.server, settings.key) else []
@@ -165,7 +166,7 @@ def read_part(folder: Path, number: int) -> FileContent:
         table = pq.ParquetFile(path, page_checksum_verification=True).read()
         metadata = table.schema.metadata or {}
         if _COVERAGE not in metadata:
-            raise ValueError("it does not say which part of the log it covers")
+            raise ValueError("its metadata does not contain the log range")
         spans = read_spans(metadata[_COVERAGE])
         return FileContent(_checked(table.replace_schema_metadata(None)), spans, is_finalized=True)
 

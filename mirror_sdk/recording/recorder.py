@@ -29,7 +29,7 @@ from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 _log = logging.getLogger(__name__)
 
-_RULES_LEFT = "rules that were added for a recording still exist; the next recorder with its folder removes them"
+_RULES_LEFT = "rules that were added for a recording still exist; the next recorder with the same folder removes them"
 
 
 class Recorder:
@@ -147,7 +147,8 @@ class Recorder:
                     self._catch_up()
             except MirrorError:
                 _log.warning(
-                    "a recorder stopped before the end of the log; the next recorder with its folder continues there",
+                    "the recorder stopped before it had read the whole log; the next recorder with the same folder"
+                    " reads the rest",
                     exc_info=True,
                 )
             finally:
@@ -209,7 +210,11 @@ class Recorder:
         try:
             state = self._read_state(None)
         except MirrorError:
-            _log.warning("the state could not be read after a loss; this is retried", exc_info=True)
+            _log.warning(
+                "log entries were lost, and the current state of the devices could not be read; the recorder retries"
+                " after the next batch",
+                exc_info=True,
+            )
             return
         with self._worker.step:
             if not self._worker.is_stopped:

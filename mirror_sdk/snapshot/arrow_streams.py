@@ -58,7 +58,9 @@ class SizeLimit:
         cure: How to request less.
     """
 
-    def __init__(self, max_bytes: int, content: str = "snapshot", cure: str = "if the fleet is so large,") -> None:
+    def __init__(
+        self, max_bytes: int, content: str = "snapshot", cure: str = "if the fleet really is that large,"
+    ) -> None:
         self.content = content
         self._max_bytes = max_bytes
         self._cure = cure
@@ -95,7 +97,7 @@ class SizeLimit:
         if byte_count > max_chunk_bytes:
             raise UnexpectedResponse(
                 f"a part of the {self.content} has at least {byte_count} bytes after decompression; the limit is"
-                f" {max_chunk_bytes}"
+                f" {max_chunk_bytes}. Check base_url: a mirror sends smaller parts"
             )
         if byte_count > self._left:
             raise UnexpectedResponse(

@@ -237,8 +237,8 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
         raise error_without_history(error) from error
     if error.status in {404, 405}:
         warn(
-            f"this service has no snapshots ({error.status}), so devices are read one by one: the table has no common"
-            " instant",
+            f"this service does not support snapshots ({error.status}), so the client reads the devices one by one: the"
+            ' rows of different devices are from different times (attrs["mirror"]["one_instant"] is false)',
             SnapshotWarning,
         )
         return None

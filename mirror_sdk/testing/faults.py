@@ -254,7 +254,7 @@ class Faults:
             raise ValueError(f"{target!r} is not a target of {action}; use {valid}")
         for name, value in (("path", path), ("method", method), ("device", device)):
             if value is not None and name not in _CONDITIONS[action, target]:
-                raise ValueError(f"{name}={value!r} cannot be combined with {target!r}; leave it out")
+                raise ValueError(f"{name}={value!r} cannot be combined with {target!r}; omit {name}=")
         device_id = None if device is None else self._id_of(device)
         fault = Fault(action, target, times, self.wake, path or "*", method, device_id, delay_seconds, until_at)
         with self._changed:

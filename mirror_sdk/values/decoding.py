@@ -205,7 +205,9 @@ def encode(
     plain = plain_scalar(value)
     # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
-        raise InvalidValue(f"{path} takes integers of at most 64 bits, not {plain.bit_length()}; pass a float")
+        may_be_float = definition is None or definition.type is ResourceType.FLOAT
+        cure = "pass a smaller number or a float" if may_be_float else "pass a smaller number"
+        raise InvalidValue(f"{path} takes integers of at most 64 bits, got one of {plain.bit_length()} bits; {cure}")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
@@ -214,7 +216,7 @@ def encode(
     # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
-            cure = "pass bytes, or leave content_type out"
+            cure = "pass bytes, or omit content_type"
             raise invalid_value(path, definition, plain, "bytes with this content type", cure)
         return plain, content_type
     resource_type = None if definition is None else definition.type

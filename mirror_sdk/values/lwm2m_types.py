@@ -369,7 +369,7 @@ DATA_TYPES: Mapping[ResourceType, DataType] = {
 }
 
 _TYPED_CURE = (
-    "; for text that a person typed, pass text=... (in a table, the column text), or use"
+    "for text that a person typed, pass text=... (in a table, the column text), or use"
     " mirror_sdk.parse_value(text, path)"
 )
 
@@ -384,10 +384,12 @@ def accept(value: object, definition: ResourceDefinition | None, path: str) -> P
     low, high = (definition and definition.range) or (-math.inf, math.inf)
     accepted = data_type.accept(value)
     if accepted is None:
-        # Of a string, bool() is always true and round() an error.
         cure = data_type.cure
-        if isinstance(value, str):
-            cure += _TYPED_CURE
+        if isinstance(data_type, _Integer) and definition is not None and definition.range is not None:
+            cure = f"pass an int from {low:g} to {high:g}"
+        # Of a string, bool() is always true and round() an error.
+        if isinstance(value, str) and not isinstance(data_type, _Text):
+            cure = f"{_TYPED_CURE}; otherwise {cure}"
         elif isinstance(value, float) and abs(value) >= _EXACT_FLOATS and isinstance(data_type, _Integer):
             cure += "; a float of 2**53 or more may have been rounded"
         raise invalid_value(path, definition, value, expected(definition), cure)

@@ -113,7 +113,7 @@ def _read_cbor(raw: bytes, path: str) -> dict[str, DecodedValue]:
 
 def _write_json(value: PythonValue, path: str, _: ResourceType | None) -> bytes:
     if isinstance(value, bytes):
-        raise InvalidValue(f"{path}: JSON cannot contain bytes; leave content_type out, or pass another one")
+        raise InvalidValue(f"{path}: JSON cannot contain bytes; omit content_type, or pass another one")
     return json.dumps(to_epoch(value) if isinstance(value, datetime) else value, ensure_ascii=False).encode()
 
 

@@ -150,7 +150,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
     text = typed.strip()
     cure = f"write it like {TIME_EXAMPLE}"
     if _DATE_AND_HOUR.fullmatch(text):
-        raise _NoValue(f"it could be a date or the seconds since 1970; {cure}")
+        raise _NoValue(f"the text could be a date or the seconds since 1970; {cure}")
     if _EPOCH_SECONDS.fullmatch(text):
         instant = from_epoch(int(text))
     else:
@@ -161,7 +161,7 @@ def _time(typed: str, _: ResourceDefinition) -> datetime:
     if instant is None:
         raise _NoValue(cure)
     if instant.utcoffset() is None:
-        raise _NoValue(f"it has no time zone; {cure}, with Z for UTC or an offset such as +01:00")
+        raise _NoValue(f"the time has no time zone; {cure}, with Z for UTC or an offset such as +01:00")
     if instant.microsecond:
         raise _NoValue(f"a device takes whole seconds; {cure}")
     return instant
@@ -181,7 +181,8 @@ def _bytes(typed: str, _: ResourceDefinition) -> bytes:
         return as_base64
     if as_hex and as_base64:
         raise _NoValue(
-            f"it could be hex digits or base64: write {written(as_hex[:8])!r}, or put {BASE64_MARK} in front of it"
+            f"the text is both valid hex and valid base64; write {written(as_hex[:8])!r} for hex, or"
+            f" {BASE64_MARK + text[:16]!r} for base64"
         )
     if not (found := as_hex or as_base64):
         raise _NoValue(f"write two hex digits for each byte like {BYTES_EXAMPLE}, or base64 like {BASE64_MARK}AP8a")

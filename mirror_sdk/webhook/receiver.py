@@ -56,8 +56,8 @@ class WebhookReceiver(CallbackInbox):
     def _has_more(self, after: int) -> bool:
         if self._is_forked:
             raise ConfigError(
-                f"the webhook {self.url} listens in the parent of this process, which receives the entries; wait there,"
-                " or create a client here with another access key"
+                f"the webhook {self.url} belongs to the parent process, and only the parent receives its entries; read"
+                " events in the parent, or create a client with another access key in this process"
             )
         return super()._has_more(after)
 

@@ -130,7 +130,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is not a header name; use letters, digits and -")
         if is_of_connection(name):
-            raise ValueError(f"{name} is set by the server; leave it out")
+            raise ValueError(f"{name} is set by the server; remove this header")
         if name.lower() in seen:
             raise ValueError(f"{name} occurs twice, with different case; pass it once")
         seen.add(name.lower())

@@ -148,7 +148,7 @@ def check_printable(text: str) -> str:
 
 def _check_text(text: str) -> str:
     if "\0" in text:
-        raise ValueError("has a character U+0000; leave it out")
+        raise ValueError("contains the character U+0000; remove the character")
     return text
 
 

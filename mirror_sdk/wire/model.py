@@ -25,13 +25,13 @@ from pydantic import (
 )
 
 _FAULTS = {
-    "extra_forbidden": "unknown field; leave it out or correct its name",
+    "extra_forbidden": "unknown field; remove the field or correct its name",
     "missing": "missing; this field is required",
     "model_type": "must be an object, like {...}",
     "dict_type": "must be an object, like {...}",
     "list_type": "must be a list, like [...]",
     "string_type": 'must be a string, like "..."',
-    "none_required": "cannot be set; leave it out",
+    "none_required": "cannot be set; remove the field",
     "string_too_short": "must not be empty",
     "string_too_long": "takes at most %(max_length)s characters",
     "too_short": "must not be empty",

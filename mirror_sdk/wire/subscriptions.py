@@ -14,7 +14,7 @@ from mirror_sdk.wire.paths import TEXT_PATTERN, check_path_pattern, check_patter
 MAX_RULES = 1024
 MAX_PATHS = 256
 SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
-"""The reason for the 404 for a single subscription that ended with the device's registration."""
+"""The reason for the 404 for a single subscription that ended when the device registered again or deregistered."""
 RULES_CHANGED = "RULES_CHANGED"
 """The reason for the 412 for a change of rules that have changed since the writer read them."""
 

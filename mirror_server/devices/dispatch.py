@@ -40,6 +40,8 @@ from mirror_server.store.session import batches
 _log = logging.getLogger(__name__)
 
 _PAUSE_AFTER_ERROR_SECONDS = 1
+_CANNOT_SEND = "cannot send pending work to device %s; retrying every %d s"
+_CANNOT_STORE = "cannot store the response of device %s; retrying every %d s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,15 +205,14 @@ class Dispatcher:
         delivery.stop_timer()
         self._retry_failed(delivery, error)
 
-    def _retry_failed(self, delivery: _Delivery, error: Exception) -> None:
+    def _retry_failed(self, delivery: _Delivery, error: Exception, problem: str = _CANNOT_SEND) -> None:
         """Retry a device after an error. It is logged once per kind, because a device may fail every second."""
         if not isinstance(error, StorageFailed):
             with self._lock:
                 is_logged = self._failing.get(delivery.device_id) is type(error)
                 self._failing[delivery.device_id] = type(error)
             if not is_logged:
-                message = "cannot send pending work to device %s, or cannot store its response; retrying every %d s"
-                _log.error(message, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
+                _log.error(problem, delivery.device_id, _PAUSE_AFTER_ERROR_SECONDS, exc_info=error)
         self._release_later(delivery)
 
     def _start_next(self, delivery: _Delivery, found: PendingWork) -> None:
@@ -303,7 +304,7 @@ class Dispatcher:
         try:
             stored = self._finish(job, response)
         except Exception as error:
-            self._retry_failed(delivery, error)
+            self._retry_failed(delivery, error, _CANNOT_STORE)
         else:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 

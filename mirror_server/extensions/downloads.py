@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -88,7 +88,7 @@ class Download(StreamedResponse):
         with self._lock:
             return next(self._chunks, None) if self._is_admitted() else None
 
-    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
         """Send the chunks, which other threads produce; stop early if the reader or the server stops.
 
         A reader that takes too long is disconnected: its open read transaction keeps the database from tidying up.
@@ -109,7 +109,9 @@ class Download(StreamedResponse):
                         await asyncio.wait([sending, *ends], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
                         if not sending.done() or any(end.done() for end in ends):
                             sending.cancel()
-                            _log.info("a download was aborted: its reader is gone or too slow, or the server stops")
+                            too_slow = f"its client did not read it within {_LONGEST_SECONDS} seconds"
+                            reason = next((text for end, text in ends.items() if end.done()), too_slow)
+                            _log.info("a download was aborted: %s", reason)
                             return False
                         await sending
         except StorageFailed as failure:

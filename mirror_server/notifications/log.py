@@ -360,6 +360,6 @@ def _uids() -> Iterator[str]:
 
 def beyond_log(name: str, position: int, last_seq: int) -> ApiError:
     """Return the error (400) for a position after the end of the log; ``name`` is the field with the position."""
-    cure = "start again with after=latest" if name == "after" else "leave it out to start again at the end"
+    cure = "start again with after=latest" if name == "after" else f"omit {name} to start at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
     return ApiError.of_field(name, message, reason="CURSOR_BEYOND_LOG")

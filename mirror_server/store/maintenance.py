@@ -119,11 +119,11 @@ _VIOLATIONS = {
         " ON r.device_id = c.device_id AND r.desired_command_id = c.command_id"
         " WHERE c.finished_at IS NULL AND r.desired_status <> 0"
     ),
-    "a log has an entry beyond its last number": (
+    "a log contains an entry with a number larger than its last number": (
         "SELECT n.app_id || ' ' || n.seq FROM notifications n JOIN logs l ON l.app_id = n.app_id"
         " WHERE n.seq > l.last_seq"
     ),
-    "an entry belongs to no log": (
+    "a log entry has no log": (
         "SELECT app_id || ' ' || seq FROM notifications WHERE app_id NOT IN (SELECT app_id FROM logs)"
     ),
     "a log's size is not the sum of its entries": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -158,12 +158,12 @@ class StreamedResponse(Response):
         start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
         return ()
 
-    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
         """Send the body. Return false if it was aborted, so that the client notices.
 
         Args:
             reader: The client.
-            ends: One of these futures is done when the client disconnects or the server stops.
+            ends: Futures that are done when the client disconnects or the server stops, with that reason.
         """
         raise NotImplementedError
 

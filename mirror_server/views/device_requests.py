@@ -128,7 +128,7 @@ def _read_request(body: DeviceRequestBody) -> CommandRequest:
     if body.method == "PUT" and not mark and body.payload_b64 is None:
         raise ApiError.of_field("payload-b64", "missing; a write needs the value to write, in base64")
     if body.method == "GET" and body.payload_b64:
-        raise ApiError.of_field("payload-b64", "a read has no value; remove it, or write with PUT")
+        raise ApiError.of_field("payload-b64", "payload-b64 is not allowed in a read; remove it, or use PUT to write")
     content_type = body.content_type
     if body.method == "PUT" and not mark and content_type is None:
         content_type = DEFAULT_CONTENT_TYPE

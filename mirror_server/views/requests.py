@@ -137,7 +137,7 @@ def check_query(names: Collection[str] | None) -> None:
         return
     for name in request.args:
         if name not in names:
-            cure = f"supported: {', '.join(names)}" if names else "this operation has no parameters, so remove it"
+            cure = f"supported: {', '.join(names)}" if names else "this operation has none, so remove the parameter"
             raise ApiError.of_field(name[:_LONGEST_NAME], f"unknown parameter; {cure}")
 
 

@@ -131,8 +131,8 @@ def _if_match() -> Callable[[str], bool] | None:
 
 def _ended(path: str, device_id: str) -> ApiError:
     message = (
-        f"the subscription to /{path} of the device {device_id!r} ended with the device's registration; PUT it again,"
-        " or PUT a presubscription rule, which applies to every registration"
+        f"the subscription to /{path} of the device {device_id!r} ended when the device registered again or"
+        " deregistered; PUT it again. To subscribe at every registration, PUT a presubscription rule"
     )
     return ApiError(404, message, reason=SUBSCRIPTION_ENDED)
 

@@ -231,7 +231,10 @@ class ASGIBridge:
         self, streamed: StreamedResponse, response: WSGIResponse, receive: Receive, reader: ResponseReader
     ) -> None:
         """Let the response send itself, until the client disconnects or the server stops."""
-        ends = [asyncio.ensure_future(_until_disconnected(receive)), asyncio.ensure_future(self.stopping.wait())]
+        ends: dict[asyncio.Future[Any], str] = {
+            asyncio.ensure_future(_until_disconnected(receive)): "its client disconnected",
+            asyncio.ensure_future(self.stopping.wait()): "the server stops",
+        }
         try:
             await response.begin(reader.send)
             if await streamed.send(reader, ends):

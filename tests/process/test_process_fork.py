@@ -206,7 +206,7 @@ def test_a_webhook_stays_with_the_parent(shared_server, devices):
 
         def act():
             request = client.requests.begin_read(devices[0], TEMPERATURE)
-            with pytest.raises(ConfigError, match="listens in the parent"):
+            with pytest.raises(ConfigError, match="belongs to the parent process"):
                 request.result(60)
             receiver.close()
             return True

@@ -111,7 +111,7 @@ def test_rules_are_listed_added_and_removed_and_others_stay(run, application, li
     assert list(csv.reader(run("rules", "--csv").stdout.splitlines()))[2] == [light, "", f"/3311/* {TEMPERATURE}"]
     run("rules", "--remove", *mine)
     assert application.http.get(rules).json() == both[:1]
-    assert "no such rule" in run("rules", "--remove", *mine, status=1).stderr
+    assert "no rule with exactly these" in run("rules", "--remove", *mine, status=1).stderr
     for misused in (["--add"], ["--remove"], ["--path", "/3311/*"]):
         assert "'*' matches all" in run("rules", *misused, status=2).stderr
     application.http.delete(rules)
@@ -369,7 +369,7 @@ def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "has no column device or path or value; it is empty"),
+        (b"", "has no column device or path or value; the file is empty"),
         (b"device,value\n", "has no column path; its columns are device, value"),
         (b"dev;path;value\n", "has no column device; its columns are dev, path, value"),
         (b"device,path,value\nlight", "line 2 of wanted.csv is too short"),

@@ -177,7 +177,7 @@ def test_an_unrecorded_request_is_named_with_the_cure(client, playing, lights, f
         playing().requests.begin_write(lights[0], LEVEL, 3)
     with client.cassettes.use(file, mode="record"):
         client.write_value(lights[0], LEVEL, 2)
-    with pytest.raises(NotRecorded, match="with this body and these headers, only with others"):
+    with pytest.raises(NotRecorded, match="with a different body or different headers"):
         playing().requests.begin_write(lights[0], LEVEL, 3)
 
 
@@ -364,7 +364,7 @@ def test_each_mode_behaves_as_documented(client, alone, lights, file, tmp_path):
             assert len(client.devices.list()) == 3
     with pytest.raises(InvalidValue, match="must be one of once, replay, record, none"):
         client.cassettes.use(file, mode="again")
-    with client.cassettes.use(file), pytest.raises(InvalidValue, match="this client uses another cassette already"):
+    with client.cassettes.use(file), pytest.raises(InvalidValue, match="the client already uses a cassette"):
         client.cassettes.use(tmp_path / "other.zip").__enter__()
     assert len(client.devices.list()) == 3
     with client.cassettes.use(file):

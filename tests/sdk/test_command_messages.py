@@ -24,9 +24,9 @@ NOTHING = {
     "rules": "'mirror rules --add'",
     "drift": "--unconfirmed",
     "history sensor-1 --begin 2026-01-05T09:00Z": "nothing happened to sensor-1",
-    "watch --timeout 0": "mirror rules --add --device '*' adds such a rule",
-    "watch --timeout 0 --path /3303/*": "mirror rules --add --path '/3303/*' adds such a rule",
-    "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1 adds",
+    "watch --timeout 0": "To add a rule: mirror rules --add --device '*'.",
+    "watch --timeout 0 --path /3303/*": "To add a rule: mirror rules --add --path '/3303/*'.",
+    "watch --timeout 0 --device sensor-1 --path /1/0/1": "mirror rules --add --device sensor-1 --path /1/0/1.",
 }
 
 
@@ -58,9 +58,9 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
 WRONG = {
     ("get", "my-api_key"): (1, "'my-api_key'"),
     ("get", "base_url"): (1, "'base_url'"),
-    ("get", ""): (2, "it is empty; pass an id or an endpoint name"),
-    ("watch", "--device", ""): (2, "it is empty"),
-    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: it is empty; '*' matches all"),
+    ("get", ""): (2, "the value is empty; pass an id or an endpoint name"),
+    ("watch", "--device", ""): (2, "the value is empty"),
+    ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: the value is empty; '*' matches all"),
     ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
     ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
@@ -114,7 +114,7 @@ def test_watch_without_events_explains_how_to_receive_them_once(shell, monkeypat
     monkeypatch.setattr("mirror_sdk.cli.event_commands._SILENT_SECONDS", 0)
     monkeypatch.setattr("mirror_sdk.cli.event_commands._POLL_SECONDS", 0.01)
     (line,) = shell("watch", "--timeout", "1").stderr.splitlines()
-    assert line.startswith("no events received for 0 s, still watching; values arrive when")
+    assert line.startswith("no events received for 0 s, still watching; a value arrives when it changes and a rule")
 
 
 def write(file, content="after", error=None):

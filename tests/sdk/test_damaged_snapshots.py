@@ -310,7 +310,7 @@ def test_a_list_of_files_is_checked(written):
     with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it again"):
         SnapshotDataset(written)
     listed.write_text(json.dumps({name: value for name, value in json.loads(whole).items() if name != "version"}))
-    with pytest.raises(InvalidValue, match="it has no format version"):
+    with pytest.raises(InvalidValue, match="the file has no format version"):
         SnapshotDataset(written)
     for member, value in (
         (("files", 0, "name"), "../../elsewhere.parquet"),

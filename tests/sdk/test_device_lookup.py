@@ -242,7 +242,7 @@ def test_without_directory_access_a_text_is_an_id(client_over, light, status):
 
     client = client_over(respond)
     assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"
-    words = "no directory for you; looking up 'light-01', which is not an id" if status == 403 else "404"
+    words = "looking up 'light-01' in the directory requires this scope" if status == 403 else "404"
     with pytest.raises(AccessDenied if status == 403 else NotFound, match=words):
         client.get_device("light-01")
 

@@ -32,7 +32,7 @@ def test_a_saved_filter_selects_devices(shell, plain, simulator, device_id):
     assert row["endpoint_name"] == "lamp"
     refused = shell("devices", "--query", "lights")
     assert refused.exit_code == 1
-    assert "no filter is saved as 'lights'" in refused.stderr
+    assert "no saved query is named 'lights'; saved queries: 'lamps'" in refused.stderr
 
 
 def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, device_id):

@@ -300,7 +300,7 @@ def test_instant_before_the_history_raises_with_the_oldest_instant(client, simul
     begin = simulator.get_clock() - timedelta(days=20)
     with pytest.raises(
         BeforeHistory,
-        match=r"which begins at 2\S+; select that instant or a later one; error\.oldest_at is that instant, and client",
+        match=r"stored history, 2\S+; request this time or a later one; error\.oldest_at has the start",
     ) as caught:
         client.history(begin=begin)
     oldest = caught.value.oldest_at

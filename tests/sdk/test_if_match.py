@@ -64,7 +64,7 @@ def test_a_repeated_request_returns_the_existing_one(client, new_client, light):
 
 def test_invalid_revision_is_rejected_before_any_request(client_of):
     for wrong in (True, "17", 17.0, pd.NA, None, [17], object()):
-        with pytest.raises(TypeError, match="0 stands for one never written"):
+        with pytest.raises(TypeError, match="0 means that the resource was never written"):
             expected_revision(wrong)
     client = client_of(transport=httpx.MockTransport(lambda request: pytest.fail(f"sent {request}")))
     for wrong in (-1, 2**63):

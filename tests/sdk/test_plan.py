@@ -67,7 +67,7 @@ def test_each_check_is_in_its_row_of_the_plan_table(client, simulator, lights):
     sleeper = simulator.add_device("sleeper", [DIMMER, LAMP, SENSOR], queue_mode=True)
     wanted = [
         ((lights[0], LEVEL, 10), "already_so", "skip", "reported at 2026-"),
-        ((lights[0], SWITCH, True), "ok", "write", "it cannot be undone"),
+        ((lights[0], SWITCH, True), "ok", "write", "this write cannot be undone"),
         ((lights[0], TEMPERATURE, 3.0), "not_writable", "refuse", "cannot be written"),
         ((lights[0], "/3306/0/5850", True), "unknown_resource", "refuse", ""),
         ((lights[0], LEVEL[1:], 2), "unknown_resource", "refuse", "is not a resource path; write it like /3303/0/5700"),
@@ -152,7 +152,7 @@ def test_canary_has_to_succeed_before_other_writes_are_sent(client, simulator, l
     result = plan.apply()
     assert statuses(result) == ["failure", "queued", "queued", "queued"]
     assert result["category"][0] == "REJECTED"
-    assert "the first write, to /3311/0/5851 of light-0, is failure" in repr(plan)
+    assert "the canary write to /3311/0/5851 of light-0 failed" in repr(plan)
     assert result.attrs["mirror"]["stopped_because"] in repr(plan)
     # A second apply continues with the next write.
     assert statuses(plan.apply()) == ["failure", "success", "success", "success"]
@@ -297,7 +297,7 @@ def test_saved_plan_is_continued_by_another_client_without_writing_twice(client,
 
 
 DAMAGES = [
-    ((), "version", 4, "it has format version 4, .* reads format version 3"),
+    ((), "version", 4, "the file has format version 4, .* reads format version 3"),
     ((), "canary", 1, "canary"),
     (("writes", 0), "async_id", "not an id", "writes.0.async_id"),
     (("writes", 0), "async_id", "that of the other", "writes: async_id"),

@@ -80,7 +80,8 @@ def test_overtaken_canary_is_replaced_by_another(client, other_client, simulator
     simulator.set_response_mode(ordered[1], "reject")
     result = statuses(plan.apply(concurrency=1))
     assert [result[device] for device in ordered] == ["failure", "failure", "queued", "queued", "queued"]
-    assert "first write" in plan.stopped_because
+    assert "the canary write to " in plan.stopped_because
+    assert plan.stopped_because.endswith(" failed")
 
 
 def test_saved_plan_keeps_expected_revisions(client, other_client, lights, tmp_path):
@@ -118,7 +119,11 @@ def test_table_without_revisions_is_rejected(client, lights):
     client.write_value(lights[0], LEVEL, 30)
     seen = client.fleet.snapshot(devices=lights[:1])
     for wanted, options, said in (
-        (seen.drop(columns="desired_revision"), {"value": 40}, "lacks desired_revision"),
+        (
+            seen.drop(columns="desired_revision"),
+            {"value": 40},
+            "no column desired_revision; pass the result of client.fleet.snapshot",
+        ),
         (seen.assign(desired_revision=pd.NA), {"value": 40}, "sent no revisions"),
         (seen.assign(desired_revision=-1), {"value": 40}, "is not a revision"),
         (seen.assign(desired_revision="17"), {"value": 40}, "'17', which is not a revision"),
@@ -129,7 +134,7 @@ def test_table_without_revisions_is_rejected(client, lights):
             "which is not a revision; if you read the table from a text file",
         ),
         ([(lights[0], LEVEL, 40)], {}, "require a table"),
-        (seen.mirror.wide(), {}, "a row for each resource"),
+        (seen.mirror.wide(), {}, "one row per resource, got a wide table; pass the result of client.fleet.snapshot"),
     ):
         with pytest.raises(InvalidValue, match=said):
             client.plan(wanted, **options, if_match=True)

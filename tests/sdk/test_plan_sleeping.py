@@ -72,7 +72,7 @@ def test_sleeping_device_accepts_its_write_at_its_next_contact_without_a_wait(cl
     assert waits == [3 * DAY_SECONDS] * 3 + [60] * 2
     until = f"{result['expires_at'].max():%Y-%m-%d %H:%M:%S} UTC"
     assert f"3 devices sleep and receive their writes at their next contact, by {until} at the latest" in repr(plan)
-    assert "apply() looks again" in repr(plan)
+    assert "call apply() again to read the responses" in repr(plan)
     assert plan.stopped_because is None
     simulator.advance(CONTACT)
     assert statuses(plan.apply()) == ["success"] * 5
@@ -98,7 +98,7 @@ def test_canary_is_an_awake_device(client, simulator, sleepers, lights, capsys):
     simulator.set_response_mode(lights[0], "reject")
     plan = client.plan(all_to([*sleepers, *lights]))
     assert statuses(plan.apply()) == ["queued"] * 3 + ["failure", "queued"]
-    assert f"the first write, to {LEVEL} of light-0, is failure" in repr(plan)
+    assert f"the canary write to {LEVEL} of light-0 failed" in repr(plan)
     assert client.requests.list() == []
     show_progress(True)
     try:

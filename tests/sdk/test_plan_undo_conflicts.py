@@ -54,7 +54,7 @@ def test_undo_rejects_resources_that_were_changed_later(
     for light, level, how in ((0, 77, "written"), (3, 50, "write failed"), (4, 88, "reported")):
         row = undo.frame.set_index("device_id").loc[lights[light]]
         assert row["decision"] == "refuse"
-        assert re.search(rf": {level} \({how} at {time}\); to overwrite it", row["reason"])
+        assert re.search(rf": {level} \({how} at {time}\); to overwrite this change", row["reason"])
     assert set(undo.apply()["status"]) == {"success"}
     assert levels(client, lights) == [77, 10, 10, 77, 88, 10, 10, 10, 10]
 

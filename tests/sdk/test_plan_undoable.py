@@ -43,8 +43,8 @@ def test_the_plan_table_marks_writes_that_cannot_be_undone(client, simulator, li
     plan = client.plan(all_to(lights))
     assert undoable(plan) == [True, False, False]
     assert plan.frame["reason"].isna().tolist() == [True, False, False]
-    assert "it cannot be undone: the mirror knows no earlier value" in plan.frame["reason"][1]
-    assert re.search("it cannot be undone: .*from 0 to 100", plan.frame["reason"][2])
+    assert "this write cannot be undone: the mirror knows no earlier value" in plan.frame["reason"][1]
+    assert re.search("this write cannot be undone: .*from 0 to 100", plan.frame["reason"][2])
     assert "2 cannot be undone" in repr(plan)
     plan.apply()
     back = plan.undo().frame.set_index("device_id")["decision"]

@@ -343,9 +343,11 @@ def test_texts_have_no_mean_and_cannot_be_mixed_with_numbers():
             *reports((0, True), path="/3311/0/5850"),
         ]
     )
-    with pytest.raises(InvalidValue, match=r"needs numbers or booleans, but /3/0/0 has texts; exclude it with paths="):
+    with pytest.raises(
+        InvalidValue, match=r"needs numbers or booleans, but /3/0/0 has strings; exclude it with paths="
+    ):
         frame.mirror.resample("1s")
-    with pytest.raises(InvalidValue, match=r"/3/0/0 has texts, but .* has other values.* of one kind"):
+    with pytest.raises(InvalidValue, match=r"/3/0/0 has strings, but .* has other values.* of one kind"):
         frame.mirror.resample("1s", "last")
     assert frame.mirror.resample("1s", "count")["count"].tolist() == [1, 1, 1]
     assert frame.mirror.resample("1s", "last", paths=["/3/*"], end=at(1))["last"].tolist() == ["abc"]

@@ -94,7 +94,9 @@ def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statis
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])
     if pa.types.is_string(table[name].type):
-        raise InvalidValue(f"how={name!r}: cannot compare texts; select resources that have numbers, with paths=[...]")
+        raise InvalidValue(
+            f"how={name!r}: cannot compare strings; select resources that have numbers, with paths=[...]"
+        )
     values = table[name].cast(pa.float64()).to_numpy(zero_copy_only=False)
     return values, binned.unit(), table["covered"].combine_chunks()
 

@@ -49,10 +49,10 @@ UNCHANGED_COLUMNS = (
 )
 """The intervals in which a value did not change."""
 
-_KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "texts"}
+_KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "strings"}
 _CURES = {
     NUMBER: "pass above=, below= or equals=, such as above=24.0",
-    BOOLEAN: "leave the condition out, or pass equals=False",
+    BOOLEAN: "omit the condition, or pass equals=False",
     TEXT: 'pass equals=, such as equals="on"',
 }
 

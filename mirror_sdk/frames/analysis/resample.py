@@ -246,12 +246,12 @@ def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
     undefined = [name for name in how if name in _OF_NUMBERS]
     if undefined:
         raise InvalidValue(
-            f"how={undefined[0]!r} needs numbers or booleans, but {texts} has texts; exclude it with paths=[...], or"
+            f"how={undefined[0]!r} needs numbers or booleans, but {texts} has strings; exclude it with paths=[...], or"
             ' request "last", "count" or "duration"'
         )
     others = (segments.kind != TEXT) & (segments.kind != NONE)
     if others.any() and set(how) & {"last", "duration"}:
         raise InvalidValue(
-            f"{texts} has texts, but {timeline.path_at(others)} has other values, and one column cannot"
+            f"{texts} has strings, but {timeline.path_at(others)} has other values, and one column cannot"
             " have both; select resources of one kind with paths=[...]"
         )

@@ -235,7 +235,7 @@ def warn_of_units(timeline: Timeline) -> None:
     others = f", and {more} other resource{'s have' if more > 1 else ' has'} several units" if more else ""
     warn(
         f"{visible(str(path))} of {visible(str(device))} is in {units}{others}: results that would mix units are NA,"
-        " and thresholds ignore the unit. Pass begin= and end= to select the time of one unit, or convert the values"
+        " and thresholds ignore the unit. Pass begin= and end= to select a period with one unit, or convert the values"
         " and set the column unit first",
         UnitWarning,
     )

@@ -25,11 +25,11 @@ class Status(Enum):
     """A displayed status: sign, word, tone, and meaning."""
 
     FAILED = "✗", "Failed", Tone.BAD, "the write failed"
-    REJECTED = "⊘", "Rejected", Tone.BAD, "it cannot be written, and is not sent"
+    REJECTED = "⊘", "Rejected", Tone.BAD, "the resource cannot be written, so the write is not sent"
     DRIFTING = "≠", "Drifting", Tone.WARN, "the desired and the reported value differ"
     STALE = "◔", "Stale", Tone.WARN, "no value was received for longer than its reporting interval allows"
     UNKNOWN = "?", "Unknown", Tone.WARN, "it is unknown whether the service accepted the write"
-    TO_WRITE = "→", "To write", Tone.NOTE, "it will be sent"
+    TO_WRITE = "→", "To write", Tone.NOTE, "the write will be sent"
     PENDING = "…", "Pending", Tone.NOTE, "the write has not ended yet"
     ASLEEP = "☾", "Asleep", Tone.NOTE, "the device receives the write at its next contact"
     SUCCESS = "✓", "Success", Tone.GOOD, "the device accepted the write"
@@ -38,7 +38,7 @@ class Status(Enum):
     NEVER_REPORTED = "○", "Never reported", Tone.DIM, "the mirror has no value"
     OFFLINE = "∅", "Offline", Tone.DIM, "the device is not registered"
     SKIPPED = "↷", "Skipped", Tone.DIM, "there is nothing to do, and nothing is sent"
-    QUEUED = "·", "Queued", Tone.DIM, "it will be sent after others"
+    QUEUED = "·", "Queued", Tone.DIM, "the write will be sent after others"
     UNSENT = "◌", "Not sent", Tone.DIM, "sending ended before it"
 
     def __init__(self, sign: str, word: str, tone: Tone, meaning: str) -> None:

@@ -103,7 +103,7 @@ def _status(
         case Status.FAILED:
             reason = _failure(request)
         case Status.UNKNOWN:
-            reason = "it is unknown whether it was accepted; a new preview shows the current value"
+            reason = "the service may not have accepted the write; a new preview shows the current value"
     return status, reason
 
 

@@ -174,7 +174,7 @@ def delete_resource(device_id: str, path: str) -> Response:
     """Always fails: nothing on a device can be deleted."""
     # Source: specification 2.1.
     message = f"DELETE is not supported for /{path} of the device {device_id!r}: nothing on a device can be deleted"
-    raise ApiError(400, f"{message}. Write it, execute it, or remove it on the device itself")
+    raise ApiError(400, f"{message}. Write or execute the resource, or delete it on the device itself")
 
 
 def _submit(device_id: str, command_request: CommandRequest) -> Response:
@@ -232,10 +232,10 @@ def _check_older(*, is_cacheable: bool = True) -> None:
         ApiError: The request wants to wait for the device, or to use the cache for something other than a read (400).
     """
     if query_flag("sync"):
-        message = "waiting for the device is not supported; remove it, the response arrives as a notification"
+        message = "sync=true is not supported; remove the parameter. The response arrives as a notification"
         raise ApiError.of_field("sync", message)
     if not is_cacheable and query_flag("cacheOnly"):
-        raise ApiError.of_field("cacheOnly", "only reads can use the cache; remove it")
+        raise ApiError.of_field("cacheOnly", "cacheOnly applies only to reads; remove the parameter")
 
 
 def _read_rules() -> str:

@@ -231,7 +231,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _trailer_error(self) -> ApiError | None:
         if len(self.headers) > self._max_headers:
-            return ApiError(431, f"more than {self._max_headers} trailers; leave them out")
+            return ApiError(431, f"more than {self._max_headers} trailers; send fewer")
         return self._too_large() if self._header_bytes() > self._max_head_bytes else None
 
     def _head_error(self) -> ApiError | None:
@@ -248,7 +248,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _too_large(self) -> ApiError:
         limit = f"{self._max_head_bytes} bytes"
         if not self._in_head:
-            return ApiError(400, f"more than {limit} of line ends, chunk extensions or trailers; leave them out")
+            return ApiError(400, f"more than {limit} of line ends, chunk extensions or trailers; send fewer")
         if len(self.url) > self._max_head_bytes / 2:
             return ApiError(414, f"request line and headers are larger than {limit}; request less data at a time")
         return ApiError(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")

@@ -53,8 +53,8 @@ def reject_if_match() -> None:
     """
     if "If-Match" in request.headers:
         message = (
-            "not supported here; send the `etag` that you read in the body instead. If the object has changed since,"
-            " nothing is changed"
+            "If-Match is not supported here; put the object's `etag` into the body instead. If the object has changed"
+            " since you read it, the request is rejected and changes nothing"
         )
         raise ApiError.of_field("If-Match", message)
 

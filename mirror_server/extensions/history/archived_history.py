@@ -22,14 +22,14 @@ _SERVER_SECONDS = 20
 _RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
-    f"the archived history of this device is hidden, but no server deleted it within {_SERVER_SECONDS} seconds. If no"
-    " server is running, start one with --keep-history; otherwise check its log for parts that it cannot read. Run this"
-    " command again until it says that nothing is stored"
+    "the archived rows of this device are no longer returned, but they have not been deleted within"
+    f" {_SERVER_SECONDS} seconds. If no server is running, start one with --keep-history. Otherwise look in its log for"
+    " files that it cannot read. Then run this command again until it reports that nothing is stored"
 )
 _UNREADABLE = (
-    "the archived history of this device is hidden, and its readable parts are deleted, but a part cannot be read"
-    " ({reason}). Restore this part, which 'mirror-server check' names, from a backup. Run this command again until it"
-    " says that nothing is stored"
+    "the archived rows of this device are no longer returned, and those in readable files have been deleted, but one"
+    " file or segment cannot be read ({reason}). Find its name with 'mirror-server check', and restore it from a"
+    " backup. Then run this command again until it reports that nothing is stored"
 )
 
 

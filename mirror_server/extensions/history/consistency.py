@@ -16,9 +16,9 @@ from mirror_server.extensions.history.store.segments import ROWS, STATE, Archive
 from mirror_server.store.backend import MOST_EXAMPLES, Violation
 from mirror_server.store.database import Database
 
-_DAMAGED = "a part of the history cannot be read"
-_OTHER = "a part of the history differs from what the database says"
-_TWICE = "a row of the history is stored twice"
+_DAMAGED = "a segment or file of the history cannot be read"
+_OTHER = "a segment or file of the history does not match the database"
+_TWICE = "a history row is stored twice"
 
 
 def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
@@ -40,7 +40,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
         found: dict[str, list[str]] = {_DAMAGED: [], _OTHER: [], _TWICE: []}
         if archive is None:
             found[_DAMAGED] = [
-                f"{name}: it is in an archive; pass its location with --history-archive" for name in named
+                f"{name}: the file is in an archive; pass its location with --history-archive" for name in named
             ]
         else:
             chunks += [file_chunk(archive, database, file) for file in named.values()]
@@ -58,7 +58,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
                 and not any(_has(chunk, device_id) for device_id in erased.union(database.query(segments.erasures)))
                 and not _has_changed(database, named.get(chunk.name))
             ):
-                found[_OTHER].append(f"{chunk.name}: its rows are not those it was written with")
+                found[_OTHER].append(f"{chunk.name}: its rows differ from the rows that were written")
             elif not in_order(rows).equals(rows):
                 found[_OTHER].append(f"{chunk.name}: its rows are not in order")
             if chunk not in states:
@@ -81,4 +81,7 @@ def _repeated(revisions: Sequence[Integers], compacted_revision: int) -> Iterato
     every = np.concatenate([np.zeros(0, np.int64), *revisions])
     values, counts = np.unique(every, return_counts=True)
     yield from (f"revision {value}" for value in values[counts > 1].tolist())
-    yield from (f"revision {value}, which is not compacted" for value in values[values > compacted_revision].tolist())
+    yield from (
+        f"revision {value} is in a segment although it is not marked as compacted"
+        for value in values[values > compacted_revision].tolist()
+    )

@@ -99,11 +99,10 @@ class HistoryQueries:
 
 
 def _before_history(field: str, oldest_at: Instant) -> ApiError:
-    message, more = (
-        f"the instant is before the history, which begins at {_format(oldest_at)}; select that instant or a later one",
-        {"oldest_at": _format(oldest_at)},
-    )
-    return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=[(field, message)], more=more)
+    start = _format(oldest_at)
+    message = f"the requested time is before the start of the stored history, {start}; request this time or a later one"
+    fields = [(field, message)]
+    return ApiError(400, f"{field}: {message}", reason=BEFORE_HISTORY, fields=fields, more={"oldest_at": start})
 
 
 def _format(instant: Instant) -> str:

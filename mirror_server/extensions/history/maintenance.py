@@ -108,7 +108,7 @@ class Retention:
             self._try(
                 "compress new rows of the history", lambda: self._repeat(lambda: self._compaction.compact(now, base_at))
             )
-            self._try("delete what was erased from the history", self._erasing.erase)
+            self._try("delete erased rows from the history", self._erasing.erase)
             self._try("make a checkpoint of the history", lambda: self._checkpoint(now))
             self._try("merge parts of the history", lambda: self._repeat(lambda: self._compaction.merge(now)))
             self._try("archive the history", lambda: self._move(now))

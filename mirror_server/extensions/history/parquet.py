@@ -107,10 +107,10 @@ class ParquetRows:
         try:
             self._file = pq.ParquetFile(source, read_dictionary=_WORDS, page_checksum_verification=True)
         except KeyError as error:
-            raise pa.ArrowInvalid(f"it is not a history file: the column {error} is missing") from error
+            raise pa.ArrowInvalid(f"the file is not a history file: the column {error} is missing") from error
         if not self._file.schema_arrow.equals(STORED_SCHEMA):
             self._file.close(force=True)
-            raise pa.ArrowInvalid("it is not a history file: its columns are different")
+            raise pa.ArrowInvalid("the file is not a history file: its columns are different")
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ def _check_footer(source: Any) -> None:
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
     mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
     if mark != _MARK + _sum(source.read_at(size - begin, begin)):
-        raise pa.ArrowInvalid("it is not a history file, or its footer is damaged")
+        raise pa.ArrowInvalid("the file is not a history file, or its footer is damaged")
 
 
 def _footer_at(end: bytes, size: int) -> int:
@@ -164,7 +164,7 @@ def _footer_at(end: bytes, size: int) -> int:
     """
     begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
     if not end.endswith(b"PAR1") or begin < 0:
-        raise pa.ArrowInvalid("it is not a Parquet file, or truncated")
+        raise pa.ArrowInvalid("the file is not a Parquet file, or is truncated")
     return begin
 
 

@@ -14,12 +14,13 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirror_sdk.wire.device_object import Revision
+from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import ApiError
-from mirror_server.core.timestamps import Instant
+from mirror_server.core.timestamps import Instant, to_datetime
 from mirror_server.store.conditions import Condition
 
-_CURE = "send the cursor of the previous response, or leave it out"
+_CURE = "send the cursor of the previous response, or omit after="
 
 # Beyond all real instants, and so small that differences do not overflow.
 _Instant = Annotated[Instant, Field(ge=-(2**53), le=2**53)]
@@ -78,7 +79,7 @@ class TooOld(ValueError):
     """
 
     def __init__(self, oldest_at: Instant) -> None:
-        super().__init__("the history does not go back that far")
+        super().__init__(f"the history starts at {write_timestamp(to_datetime(oldest_at))}; request a later time")
         self.oldest_at = oldest_at
 
 

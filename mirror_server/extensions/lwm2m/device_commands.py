@@ -14,7 +14,7 @@ from mirror_server.clock import wall_time
 from mirror_server.config import database_option
 from mirror_server.core.timestamps import to_datetime
 from mirror_server.extensions.lwm2m import device_keys
-from mirror_server.extensions.lwm2m.device_keys import DeviceKey, InvalidDeviceKey
+from mirror_server.extensions.lwm2m.device_keys import DeviceKey, InvalidDeviceKey, Renaming
 from mirror_server.extensions.lwm2m.settings import COAPS_PORT, exposed_files
 from mirror_server.hooks import open_database
 
@@ -78,13 +78,12 @@ def rename_device(endpoint_name: str, new_name: str, database_url: str) -> None:
     Presubscription rules belong to the applications and do not change: a rule for OLD does not apply to NEW.
     """
     with _click_errors(), closing(open_database(database_url, must_exist=True)) as database:
-        is_followed = device_keys.rename(database, endpoint_name, new_name)
+        renaming = device_keys.rename(database, endpoint_name, new_name)
     click.echo(f"renamed {visible(endpoint_name)} to {visible(new_name)}")
-    if not is_followed:
-        click.echo(
-            "Only the key was renamed: the mirror has no device with the old name, or already has one with the new"
-            " name."
-        )
+    if renaming is Renaming.UNKNOWN_DEVICE:
+        click.echo(f"Only the key was renamed: the mirror has no device with the name {visible(endpoint_name)}.")
+    elif renaming is Renaming.NAME_IN_USE:
+        click.echo(f"Only the key was renamed: the mirror already has a device with the name {visible(new_name)}.")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from enum import Enum, auto
 
 from mirror_server.core.timestamps import Instant
 from mirror_server.store import devices
@@ -100,7 +101,15 @@ def revoke(database: Database, endpoint_name: str) -> None:
         raise _no_key(endpoint_name)
 
 
-def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
+class Renaming(Enum):
+    """The effect of a new name for a key on the device in the mirror."""
+
+    RENAMED = auto()
+    UNKNOWN_DEVICE = auto()
+    NAME_IN_USE = auto()
+
+
+def rename(database: Database, endpoint_name: str, new_name: str) -> Renaming:
     """Change the name that a device may register. Its identity and secret stay.
 
     In the mirror, the device with the old name gets the new name and keeps its device id. If a device with the new name
@@ -112,14 +121,14 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
         new_name: Its new name, which must not have a key.
 
     Returns:
-        Whether a device in the mirror was renamed.
+        Whether the device in the mirror was renamed too, and if not, why.
 
     Raises:
         InvalidDeviceKey: The device has no key, or the new name is not valid or has a key already.
     """
     _check_name(new_name)
 
-    def work(session: Session) -> bool:
+    def work(session: Session) -> Renaming:
         if find(session, endpoint_name) is None:
             raise _no_key(endpoint_name)
         if find(session, new_name) is not None:
@@ -131,10 +140,12 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> bool:
         )
         _note_change(session)
         device = devices.find_by_endpoint_name(session, endpoint_name)
-        if device is None or devices.find_by_endpoint_name(session, new_name) is not None:
-            return False
+        if device is None:
+            return Renaming.UNKNOWN_DEVICE
+        if devices.find_by_endpoint_name(session, new_name) is not None:
+            return Renaming.NAME_IN_USE
         devices.rename(session, device.device_id, new_name)
-        return True
+        return Renaming.RENAMED
 
     return database.write(work)
 

@@ -47,7 +47,11 @@ def get_reference_file(file: str) -> CacheableResponse:
     found = safe_join(str(folder), file)
     if found is None or file.rpartition(".")[2] not in TYPES or not Path(found).is_file():
         if not (folder / "index.html").is_file():
-            raise ApiError(404, "this server runs from sources whose reference was not built; see CONTRIBUTING")
+            message = (
+                "this server runs from sources whose reference was not built; build it with 'python -m sphinx"
+                " .ci/reference mirror_server/extensions/page/built' (see .github/CONTRIBUTING.md)"
+            )
+            raise ApiError(404, message)
         raise ApiError(404, f"the reference has no page {file!r}; open the first page at /reference/")
     content = Path(found).read_bytes()
     return page_file(file, content, _POLICY.format(scripts=" ".join(_hashes(content))))

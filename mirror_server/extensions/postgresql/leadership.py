@@ -98,12 +98,17 @@ class Leadership:
     def _check(self, *, is_alone: bool) -> None:
         token = self._election.leader_token()
         others = self._options if token is None else token.partition(" ")[2]
-        if is_alone or others != self._options:
+        if others != self._options:
             self._election.close()
             raise DatabaseError(
-                f"another process serves the database {self._url} {others}, but this one was started {self._options};"
-                " start all processes with the same --simulate and --clock. Use each of --coap, --coaps and"
-                " --keep-history for all processes or for none. With --clock manual, start only one process"
+                f"another process serves the database {self._url} with other options: {_option_names(others)}; this"
+                f" process has: {_option_names(self._options)}. Start all processes with the same --simulate, --clock,"
+                " --coap, --coaps and --keep-history. With --clock manual, start only one process"
+            )
+        if is_alone:
+            self._election.close()
+            raise DatabaseError(
+                f"another process serves the database {self._url}; with --clock manual, start only one process"
             )
 
     def _run(self) -> None:
@@ -201,3 +206,13 @@ class Leadership:
         self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
         _log.warning("the database responds again")
         return True
+
+
+def _option_names(options: str) -> str:
+    """List the options in the words of the token, which stay the same so that versions can share a database.
+
+    >>> _option_names("without --simulate and by the clock of the system, with --keep-history")
+    '--clock system, --keep-history'
+    """
+    phrases = options.replace("by the clock of the system", "with --clock system").replace(" and ", ", ").split(", ")
+    return ", ".join(phrase.removeprefix("with ") for phrase in phrases if phrase.startswith("with "))

@@ -296,8 +296,8 @@ def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> N
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(
             field,
-            "an executable resource has no value that could be observed; set executable to false, or observable and"
-            " auto_observable",
+            "an executable resource cannot be observed, because it has no value; set executable to false, or set both"
+            " observable and auto_observable to false",
         )
 
 

@@ -109,9 +109,11 @@ class SimulatorControl:
         until_at = self.clock.now() + milliseconds
         if until_at >= CLOCK_ENDS_AT:
             left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
-            raise ApiError.of_field(
-                "advance_seconds", f"the clock stops before the year 9999, {left_seconds} s from now"
+            message = (
+                f"advance_seconds={seconds:g} would pass the year 9999, where the manual clock ends; pass at most"
+                f" {left_seconds}"
             )
+            raise ApiError.of_field("advance_seconds", message)
         self._store(lambda session: session.put_setting(MANUAL_CLOCK, str(until_at)))
         self.clock.advance(milliseconds, settle=self._database.settle)
         self._advanced()

@@ -23,7 +23,7 @@ from mirror_server.store.database import Database
 NAME = "mirror-server demo"
 _OVERLAP_SECONDS = 24 * 3600
 _MOST_BYTES = 200
-_ANOTHER = "remove it, and the demo creates a new key"
+_ANOTHER = "Remove the file; the next start creates a new key"
 # A link may lead to a file of another user. To open a named pipe would wait for its writer. Windows has neither flag.
 _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -147,29 +147,38 @@ def _read(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = "it is a link" if file.is_symlink() else error.strerror
-        raise KeyFileError(f"cannot read the key of this demo in {file}: {reason}; {_ANOTHER}") from error
+        reason = "the file is a link" if file.is_symlink() else error.strerror
+        raise KeyFileError(f"cannot read the access key of this demo in {file}: {reason}. {_ANOTHER}") from error
     try:
-        if reason := distrusted(os.fstat(descriptor)):
-            raise KeyFileError(f"others may have read the key of this demo in {file}: {reason}; or {_ANOTHER}")
+        if problem := distrusted(os.fstat(descriptor), file):
+            raise KeyFileError(problem)
         key = os.read(descriptor, _MOST_BYTES).decode("ascii", "replace").strip()
     finally:
         os.close(descriptor)
     try:
         keys.parse_key(key)
     except ValueError as error:
-        raise KeyFileError(f"{file} does not contain the key of this demo: {error}; {_ANOTHER}") from None
+        raise KeyFileError(f"{file} does not contain the access key of this demo: {error}. {_ANOTHER}") from None
     return key
 
 
-def distrusted(status: os.stat_result) -> str:
-    """Return why other users may have read a file, and the fix; an empty text if they cannot."""
+def distrusted(status: os.stat_result, file: Path) -> str:
+    """Return why other users may have read a file, and the fix; an empty string if they cannot."""
     if not stat.S_ISREG(status.st_mode):
-        return "it is not a regular file; move it"
+        return (
+            f"the access key of this demo should be in {file}, which is not a regular file. Move it away; the next"
+            " start creates a new key"
+        )
     if os.name != "posix":
         return ""
     if status.st_uid != os.geteuid():
-        return "it belongs to another user; take ownership with chown"
+        return (
+            f"another user owns the file with the access key of this demo, {file}. If you trust that user, run:"
+            f" chown {os.geteuid()} {file}. Otherwise remove the file; the next start creates a new key"
+        )
     if status.st_mode & 0o077:
-        return "other users can read it; if none of them has, make it private with chmod 600"
+        return (
+            f"other users can read the access key of this demo in {file}. If you trust them, run: chmod 600 {file}."
+            " Otherwise remove the file; the next start creates a new key"
+        )
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -94,7 +94,7 @@ class EventStream(StreamedResponse):
         """Return the start of the stream, with the first events."""
         return _HEAD + self.next_events()
 
-    async def send(self, reader: ResponseReader, ends: Sequence[asyncio.Future[Any]]) -> bool:
+    async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
         """Send events as they arrive, until the client disconnects or the server stops."""
         # If the database fails, the stream ends, and the client reconnects with its position.
         with suppress(StorageFailed):

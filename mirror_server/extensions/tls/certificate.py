@@ -128,7 +128,7 @@ def _fault(error: ssl.SSLError, cert_path: str, key_path: str) -> str:
         with open(path, "rb") as file:  # noqa: PTH123 - as above
             if kind not in file.read():
                 return f"{option} {path} has no {kind.decode().strip('-').lower()} in PEM; use a file that has one"
-    why = error.reason or "it cannot be read"
+    why = error.reason or "one of the two files cannot be read"
     return f"the certificate {cert_path} or the key {key_path} cannot be used: {why}"
 
 

@@ -123,7 +123,7 @@ class SqliteBackend:
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
-            raise DatabaseError(f"there is no database in {path}: it is empty; use another file, or restore a backup")
+            raise DatabaseError(f"the database file {path} is empty; use another file, or restore a backup")
         try:
             reject_other_name(path)
             with suppress(FileExistsError):

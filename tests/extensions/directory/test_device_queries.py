@@ -76,7 +76,7 @@ def test_invalid_query_is_400_with_its_field(server, key, check_error, save, unc
     of_new = [
         ({"name": "a"}, "query", "missing"),
         ({"query": ""}, "name", "missing"),
-        ({"name": "a", "query": "", "id": "1"}, "id", "leave it out"),
+        ({"name": "a", "query": "", "id": "1"}, "id", "remove the field"),
         ({"name": "Lights", "query": ""}, "name", "already"),
     ]
     with unchanged_from():

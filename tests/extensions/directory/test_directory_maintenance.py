@@ -35,8 +35,11 @@ def test_erase_deletes_descriptions_and_events_of_the_device(server, key, descri
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        ("UPDATE device_events SET kind = 4", "a device event is of an unknown kind"),
-        ("UPDATE device_events SET revision = revision + 1000000", "a device event is later than the last change"),
+        ("UPDATE device_events SET kind = 4", "a device event has an unknown kind"),
+        (
+            "UPDATE device_events SET revision = revision + 1000000",
+            "a device event has a larger revision than the last change",
+        ),
         ("DELETE FROM device_descriptions", "a device has attributes"),
     ],
 )

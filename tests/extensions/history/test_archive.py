@@ -110,9 +110,11 @@ def test_missing_or_damaged_file_is_named(stored, caplog):
         found(stored.service)
     assert name in caplog.text
     (missing,) = map(str, stored.violations())
-    assert missing.startswith(f"a part of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file")
+    assert missing.startswith(
+        f"a segment or file of the history cannot be read: 1\n  {name}: [Errno 2] Failed to open local file"
+    )
     path.write_bytes(content[:100] + bytes(20) + content[120:])
-    assert [each.kind for each in stored.violations()] == ["a part of the history cannot be read"]
+    assert [each.kind for each in stored.violations()] == ["a segment or file of the history cannot be read"]
     path.write_bytes(content)
     assert stored.violations() == []
 
@@ -221,7 +223,7 @@ def test_damaged_part_does_not_prevent_erasure_of_others(stored):
     damaged.write_bytes(content[:-1])
     stored.retention.round()
     stored.retention.round()
-    assert list(stored.retention.failures) == ["delete what was erased from the history"]
+    assert list(stored.retention.failures) == ["delete erased rows from the history"]
     for name in set(stored.named_files()) - {names[0]}:
         assert set(pd.read_parquet(stored.folder / "archive" / name)["device_id"].dropna()) == set()
     assert set(stored.recorded.database.query(segments.erasures)) == {"a", "b"}

@@ -105,7 +105,7 @@ def test_instant_before_the_history_is_400_with_the_oldest_one(server, key, devi
         body = BeforeHistoryBody.model_validate(answer.json, extra="forbid")
         assert (answer.status_code, body.reason, body.to_wire()["oldest_at"]) == (400, "BEFORE_HISTORY", oldest_at)
         assert [each.name for each in body.fields] == [url.partition("?")[2]]
-        assert f"begins at {oldest_at}; select that instant or a later one" in body.message
+        assert f"stored history, {oldest_at}; request this time or a later one" in body.message
         assert get(server, key, f"{url}={oldest_at}").status_code == 200
 
 

@@ -247,7 +247,7 @@ def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_
     content = path.read_bytes()
     for damaged in (content[:-3], None, b"", content.replace(b"device_id", b"devise_id")):
         path.unlink() if damaged is None else path.write_bytes(damaged)
-        error = "from a backup. Run this command again"
+        error = "from a backup. Then run this command again"
         assert json.loads(assert_fails(url, "erase", first, "--yes", *where, message=error).stdout)["purged"] is False
         assert_fails(url, "check", *where, message="cannot be read")
     path.write_bytes(content)
@@ -276,7 +276,7 @@ def test_erase_reports_when_no_server_deletes_rows(url, life, monkeypatch):
     retention = services.part(Retention)
     retention.stop()
     monkeypatch.setattr("mirror_server.extensions.history.archived_history._SERVER_SECONDS", 0.1)
-    erased = assert_fails(url, "erase", first, "--yes", message="command again until it says that nothing is stored")
+    erased = assert_fails(url, "erase", first, "--yes", message="command again until it reports that nothing is stored")
     assert json.loads(erased.stdout)["purged"] is False
     assert returned_by(services) == {"second"}
     retention.start()
@@ -290,7 +290,7 @@ def test_check_reads_segments(url, life):
     done(url, "check")
     first = "SELECT content FROM history_blocks ORDER BY segment_id, block LIMIT 1"
     databases.execute(url, f"UPDATE history_blocks SET content = ({first})")
-    assert_fails(url, "check", message="differs from what the database says")
+    assert_fails(url, "check", message="does not match the database")
 
 
 def test_device_without_contact_for_six_months_has_no_history(url, life):
@@ -313,10 +313,13 @@ SEGMENT = "VALUES (77, 0, 'rows', NULL, NULL, 'd', 'd', 0, 0, 1, 1, 1, 1, NULL, 
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        ("UPDATE history SET device_number = 77", "of an unknown device"),
-        ("UPDATE history SET kind = 77", "of an unknown kind"),
-        ("UPDATE revisions SET last_revision = 1", "later than the last change"),
-        ("UPDATE history_state SET compacted_revision = 9999999999999999", "compacted beyond the last change"),
+        ("UPDATE history SET device_number = 77", "refers to an unknown device"),
+        ("UPDATE history SET kind = 77", "has an unknown kind"),
+        ("UPDATE revisions SET last_revision = 1", "larger revision than the last change"),
+        (
+            "UPDATE history_state SET compacted_revision = 9999999999999999",
+            "compacted revision of the history is larger",
+        ),
         ("DELETE FROM history", "a reported value is not in the history"),
         ("UPDATE resources SET reported_revision = reported_revision - 1", "in the history differ"),
         (f"INSERT INTO history_files {FILE}", "has rows that are not compacted"),

@@ -213,7 +213,7 @@ def test_renamed_device_keeps_key_and_device_id(url, services):
 def test_rename_to_existing_name_keeps_both_devices(url, services):
     old, new = register(services, "old"), register(services, "new")
     device_keys.add(services.database, "old", None, BEGIN)
-    message = "or already has one with the new"
+    message = "the mirror already has a device with the name new."
     assert message in done(url, "devices", "rename", "old", "new")
     assert (register(services, "old"), register(services, "new")) == (old, new)
 

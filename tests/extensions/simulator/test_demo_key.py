@@ -133,15 +133,15 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (holding(""), r"does not contain the key of this demo.*remove it"),
-        (holding("ak_short\n"), "does not contain the key"),
-        (holding(f"{ELSEWHERE}\n{ELSEWHERE}"), "does not contain the key"),
-        (holding("x" * 5000), "does not contain the key"),
-        (holding(f"{ELSEWHERE}\n", 0o640), "other users can read it; if none of them has"),
-        (lambda path: path.symlink_to(path.with_name("mirror.db")), "it is a link; remove it"),
-        (lambda path: path.symlink_to(path.with_name("nothing")), "it is a link; remove it"),
-        (lambda path: os.mkfifo(path, 0o700), "it is not a regular file"),
-        (lambda path: path.mkdir(0o700), "it is not a regular file"),
+        (holding(""), r"does not contain the access key of this demo.*Remove the file"),
+        (holding("ak_short\n"), "does not contain the access key"),
+        (holding(f"{ELSEWHERE}\n{ELSEWHERE}"), "does not contain the access key"),
+        (holding("x" * 5000), "does not contain the access key"),
+        (holding(f"{ELSEWHERE}\n", 0o640), "other users can read the access key.*If you trust them, run: chmod 600"),
+        (lambda path: path.symlink_to(path.with_name("mirror.db")), r"the file is a link\. Remove the file"),
+        (lambda path: path.symlink_to(path.with_name("nothing")), r"the file is a link\. Remove the file"),
+        (lambda path: os.mkfifo(path, 0o700), "is not a regular file"),
+        (lambda path: path.mkdir(0o700), "is not a regular file"),
     ],
 )
 def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, told):
@@ -159,7 +159,7 @@ def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, told):
 def test_only_private_file_of_this_user_is_trusted(mode, is_own):
     owner = os.geteuid() + (not is_own)
     status = os.stat_result([stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0])
-    assert (distrusted(status) == "") == (is_own and mode & 0o077 == 0)
+    assert (distrusted(status, Path("key")) == "") == (is_own and mode & 0o077 == 0)
 
 
 def test_key_that_cannot_be_stored_is_valid_with_warning(demo, tmp_path):

@@ -39,7 +39,7 @@ def test_clock_stops_with_400_and_is_unchanged(late):
         refused = advance(late, key, 11 * DAY_SECONDS)
         assert refused.status_code == 400
         assert [field["name"] for field in refused.json["fields"]] == ["advance_seconds"]
-        assert f"before the year 9999, {10 * DAY_SECONDS - 1} s from now" in refused.json["message"]
+        assert f"pass at most {10 * DAY_SECONDS - 1}" in refused.json["message"]
     assert advance(late, key, 10 * DAY_SECONDS - 0.001).json["now"] == LAST
     assert advance(late, key, 0.001).status_code == 400
     late.restart()

@@ -236,7 +236,7 @@ def test_sleeping_devices_are_counted_separately_and_their_responses_displayed(n
         ("sleeper-1", "3 days", "no"),
     ]
     assert reasons(model)["light-0"] == "goes first"
-    assert "sleeps and receives it at its next contact; it cannot be undone: " in reasons(model)["sleeper-0"]
+    assert "sleeps and receives it at its next contact; this write cannot be undone: " in reasons(model)["sleeper-0"]
     asleep = "2 devices sleep and receive their writes at their next contact, within 3 days."
     assert model.status_text == f"Preview: 3 to write. 2 cannot be undone. {asleep} Nothing was sent yet."
     model.apply()

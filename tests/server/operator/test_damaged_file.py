@@ -79,5 +79,5 @@ def test_damaged_old_file_is_not_upgraded(path, next_version):
 def test_empty_file_is_not_a_database(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.db").touch()
-    assert_fails("sqlite:///empty.db", *command, message="it is empty")
+    assert_fails("sqlite:///empty.db", *command, message="is empty; use another file")
     assert (tmp_path / "empty.db").stat().st_size == 0

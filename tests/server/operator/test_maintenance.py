@@ -188,11 +188,11 @@ def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids,
     [
         ("UPDATE resources SET desired_status = 0", "a desired value is pending"),
         ("UPDATE commands SET finished_at = NULL", "a write command is waiting"),
-        ("UPDATE logs SET last_seq = 1", "beyond its last number"),
+        ("UPDATE logs SET last_seq = 1", "larger than its last number"),
         ("UPDATE logs SET stored_bytes = stored_bytes + 1", "not the sum of its entries"),
         ("UPDATE logs SET position = 1000", "a position is beyond"),
         ("DELETE FROM subscriptions", "is subscribed without a subscription"),
-        ("DELETE FROM logs", "belongs to no log"),
+        ("DELETE FROM logs", "a log entry has no log"),
         pytest.param("DELETE FROM devices", "a device that does not exist", marks=pytest.mark.sqlite),
     ],
 )
@@ -206,7 +206,7 @@ def test_check_counts_violations_and_lists_the_first_twenty(services, app_id, ur
     row = "INSERT INTO notifications (app_id, seq, logged_at, device_id, kind, body) VALUES ('none', ?, 0, 'd', 'n', ?)"
     rows = [(seq, b"") for seq in range(1, 1235)]
     services.database.write(lambda session: session.run_many(row, rows))
-    found = assert_fails(url, "check", message="an entry belongs to no log: 1,234\n")
+    found = assert_fails(url, "check", message="a log entry has no log: 1,234\n")
     _, *examples, more = found.stdout.splitlines()
     assert len(examples) == len(set(examples)) == 20
     assert all(example.startswith("  none ") for example in examples)

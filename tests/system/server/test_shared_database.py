@@ -341,7 +341,9 @@ def test_process_without_required_option_cannot_join(url: str, option: str, sett
     pytest.importorskip("aiocoap", reason="needs the extra lwm2m")
     with closing(Services(read_settings(database_url=url, **settings))) as services:
         services.start()
-        with pytest.raises(DatabaseError, match=f"with {option}, but this one was started without"):
+        with pytest.raises(
+            DatabaseError, match=rf"other options: --clock system, {option}; this process has: --clock system\."
+        ):
             Services(read_settings(database_url=url))
         with closing(Services(read_settings(database_url=url, **settings))) as second:
             second.start()

@@ -13,11 +13,11 @@ export interface Status {
 
 const ALL: readonly (readonly [sign: string, word: string, tone: Tone, color: string, meaning: string])[] = [
   ["✗", "Failed", "bad", "failed", "the write failed"],
-  ["⊘", "Rejected", "bad", "failed", "it cannot be written, and is not sent"],
+  ["⊘", "Rejected", "bad", "failed", "the resource cannot be written, so the write is not sent"],
   ["≠", "Drifting", "warn", "drift", "the desired and the reported value differ"],
   ["◔", "Stale", "warn", "stale", "no value was received for longer than its reporting interval allows"],
   ["?", "Unknown", "warn", "drift", "it is unknown whether the service accepted the write"],
-  ["→", "To write", "note", "pending", "it will be sent"],
+  ["→", "To write", "note", "pending", "the write will be sent"],
   ["…", "Pending", "note", "pending", "the write has not ended yet"],
   ["☾", "Asleep", "note", "pending", "the device receives the write at its next contact"],
   ["✓", "Success", "good", "ok", "the device accepted the write"],
@@ -26,7 +26,7 @@ const ALL: readonly (readonly [sign: string, word: string, tone: Tone, color: st
   ["○", "Never reported", "dim", "never", "the mirror has no value"],
   ["∅", "Offline", "dim", "offline", "the device is not registered"],
   ["↷", "Skipped", "dim", "never", "there is nothing to do, and nothing is sent"],
-  ["·", "Queued", "dim", "never", "it will be sent after others"],
+  ["·", "Queued", "dim", "never", "the write will be sent after others"],
   ["◌", "Not sent", "dim", "never", "sending ended before it"],
 ];
 

@@ -13,10 +13,10 @@ from mirror_server.extensions.directory.store import descriptions, device_events
 from mirror_server.store.session import Session
 
 VIOLATIONS = {
-    "a device event is of an unknown kind": (
+    "a device event has an unknown kind": (
         f"SELECT CAST(revision AS TEXT) FROM device_events WHERE kind < 0 OR kind >= {len(device_events.KINDS)}"
     ),
-    "a device event is later than the last change": (
+    "a device event has a larger revision than the last change": (
         "SELECT CAST(revision AS TEXT) FROM device_events WHERE revision > (SELECT last_revision FROM revisions)"
     ),
     "a device has attributes without the time of their change": (

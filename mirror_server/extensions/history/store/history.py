@@ -381,17 +381,17 @@ _IS_LOADED = f"EXISTS (SELECT 1 FROM settings WHERE name = '{EXTENSIONS}' AND ' 
 """Whether the last server had this extension. Without it no row was stored or deleted, and the next start resets."""
 
 VIOLATIONS = {
-    "a row of the history is of an unknown device": (
+    "a history row refers to an unknown device": (
         "SELECT CAST(h.revision AS TEXT) FROM history h LEFT JOIN devices d ON d.number = h.device_number"
         f" WHERE d.device_id IS NULL AND h.kind <> {GAP} AND {_IS_LOADED}"
     ),
-    "a row of the history is of an unknown kind": (
+    "a history row has an unknown kind": (
         f"SELECT CAST(revision AS TEXT) FROM history WHERE kind < 0 OR kind >= {len(KINDS)}"
     ),
-    "a row of the history is later than the last change": (
+    "a history row has a larger revision than the last change": (
         "SELECT CAST(revision AS TEXT) FROM history WHERE revision > (SELECT last_revision FROM revisions)"
     ),
-    "the history is compacted beyond the last change": (
+    "the compacted revision of the history is larger than the last revision": (
         "SELECT CAST(compacted_revision AS TEXT) FROM history_state"
         " WHERE compacted_revision > (SELECT last_revision FROM revisions)"
     ),

@@ -7,7 +7,7 @@ import type { Desired, Device, Reported, Resource } from "./wire";
 /** After these failures it is unknown whether the device acted. */
 const UNCERTAIN = ["DEVICE_REMOVED_REGISTRATION", "NOT_CONNECTED", "TIMEOUT"];
 const WHY: Record<string, string> = {
-  REQUEST_EXPIRED: "not delivered in time: the device was not connected, or did not respond to an earlier request",
+  REQUEST_EXPIRED: "the request expired: the device was not connected, or was still busy with an earlier request",
   DEVICE_REMOVED_REGISTRATION: "the device deregistered; send the request again after its next registration",
   RESOURCE_NOT_FOUND: "the device has no such resource",
   METHOD_NOT_ALLOWED: "the resource does not allow this",

@@ -125,7 +125,7 @@ function decimals(number: number): string {
 function readTime(text: string): Payload {
   const typed = text.trim();
   const cure = "write it like 2026-01-05T08:00:00Z";
-  if (DATE_AND_HOUR.test(typed)) throw new NoValue(`it could be a date or the seconds since 1970; ${cure}`);
+  if (DATE_AND_HOUR.test(typed)) throw new NoValue(`the text could be a date or the seconds since 1970; ${cure}`);
   const seconds = /^[+-]?\d{9,12}$/.test(typed) ? Number(typed) : secondsOf(typed, cure);
   if (!(seconds >= EARLIEST_SECONDS && seconds <= LATEST_SECONDS)) throw new NoValue(cure);
   return ofText(String(seconds));
@@ -163,7 +163,7 @@ function readBytes(text: string): Payload {
   const inBase64 = fromBase64(isMarked ? typed.slice("base64:".length) : typed);
   const inHex = fromHex(typed.replace(/^0x/, ""));
   if (!(isMarked && inBase64) && inHex?.length && inBase64?.length) {
-    throw new NoValue("it could be hex digits or base64: put blanks between the hex digits, or base64: in front");
+    throw new NoValue("the text is both valid hex and valid base64; put blanks between the hex digits, or base64: in front");
   }
   const found = isMarked && inBase64 ? inBase64 : [inHex, inBase64].find((each) => each?.length);
   if (!found) throw new NoValue("write two hex digits for each byte like 00 ff 1a, or base64 like base64:AP8a");
