@@ -29,7 +29,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class KeepsHistory(Protocol[T_co]):
+class SupportsHistory(Protocol[T_co]):
     """A client that returns the history of devices."""
 
     @property
@@ -53,7 +53,7 @@ class _Unread:
 
     __slots__ = ("_client", "_states")
     _states: Sequence[wire_object.ResourceState] | None
-    _client: KeepsHistory[Any] | None
+    _client: SupportsHistory[Any] | None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,7 +85,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     resources: Mapping[str, Resource]
 
     @classmethod
-    def from_wire(cls, wire: wire_object.DeviceObjectBody, client: KeepsHistory[Any] | None = None) -> DeviceObject:
+    def from_wire(cls, wire: wire_object.DeviceObjectBody, client: SupportsHistory[Any] | None = None) -> DeviceObject:
         """Read a response of the service. A payload that does not match its declaration becomes an opaque value.
 
         Args:
@@ -157,9 +157,9 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
     def history(self, path: str | None = None, **options: Unpack[DeviceHistoryOptions]) -> pd.DataFrame: ...
     @overload
     def history(
-        self, path: str | None = None, *, client: KeepsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
+        self, path: str | None = None, *, client: SupportsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
     ) -> T_co: ...
-    def history(self, path: str | None = None, *, client: KeepsHistory[Any] | None = None, **options: Any) -> Any:
+    def history(self, path: str | None = None, *, client: SupportsHistory[Any] | None = None, **options: Any) -> Any:
         """Request the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
 
         If the device object comes from an :class:`~mirror_sdk.AsyncMirrorClient`, await the result, and pass

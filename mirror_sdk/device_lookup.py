@@ -70,7 +70,7 @@ class ListedDevice(Protocol):
         """Its endpoint name."""
 
 
-class OfDevice(Protocol):
+class HasDeviceId(Protocol):
     """An object that belongs to a device, such as a :class:`~mirror_sdk.DeviceObject` or a device request."""
 
     @property
@@ -78,7 +78,7 @@ class OfDevice(Protocol):
         """The id of the device."""
 
 
-DeviceLike: TypeAlias = str | ListedDevice | OfDevice
+DeviceLike: TypeAlias = str | ListedDevice | HasDeviceId
 """A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a device request."""
 DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
 """Several devices: a list of them, or a table that names them in a column or an index ``device_id``."""

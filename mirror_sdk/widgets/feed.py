@@ -76,7 +76,7 @@ class EventFeed:
         with self._lock:
             # The list is replaced and never changed, since _publish() iterates over it without the lock.
             self._subscriptions = [*self._subscriptions, subscription]
-        self.tend()
+        self.ensure_running()
         return subscription
 
     def await_start(self, timeout_seconds: float) -> bool:
@@ -90,7 +90,7 @@ class EventFeed:
             return self._failure
         return self._watch.last_failure if self._watch is not None else None
 
-    def tend(self) -> None:
+    def ensure_running(self) -> None:
         """Start the poller if it is not running. Call this regularly; it returns at once."""
         with self._lock:
             client = self._client()

@@ -159,7 +159,7 @@ class Live:
         if self._subscription is not None:
             events, overrun = self._subscription.drain()
             self._receive(events, overrun)
-            feed_of(self._client).tend()
+            feed_of(self._client).ensure_running()
 
     def _later(self, deliver: Callable[[T], object]) -> Callable[[T], None]:
         def deliver_now(outcome: T) -> None:

@@ -105,7 +105,7 @@ If an application could set them, the call could differ from the one that was ch
 """
 
 
-def is_of_connection(name: str) -> bool:
+def is_connection_header(name: str) -> bool:
     """Return whether only the server may set a header. Many receivers read an underscore as a hyphen."""
     return name.lower().replace("_", "-") in _HEADERS_OF_A_CONNECTION
 
@@ -129,7 +129,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         if not re.fullmatch(_HEADER_NAME_PATTERN, name):
             raise ValueError(f"{name!r} is not a header name; use letters, digits and -")
-        if is_of_connection(name):
+        if is_connection_header(name):
             raise ValueError(f"{name} is set by the server; remove this header")
         if name.lower() in seen:
             raise ValueError(f"{name} occurs twice, with different case; pass it once")

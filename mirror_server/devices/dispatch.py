@@ -290,7 +290,7 @@ class Dispatcher:
         self._backends.cancel(job.device_id, job.command, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, delivery: _Delivery, response: DeviceResponse | None) -> None:
-        is_lost = response is None or not response.outcome.is_of_device
+        is_lost = response is None or not response.outcome.is_from_device
         with self._lock:
             # Response and timeout may come at the same moment: the first one ends the job, the other one is late.
             is_late, delivery.ended = delivery.ended, True

@@ -131,7 +131,7 @@ class Outcome(Enum):
     """Nothing was sent, because the device is unreachable until its next contact. This does not count as an attempt."""
 
     @property
-    def is_of_device(self) -> bool:
+    def is_from_device(self) -> bool:
         """Whether the device itself responded."""
         return self not in _WITHOUT_RESPONSE
 

@@ -160,7 +160,7 @@ class CommandService:
         if context is None or not context.unfinished:
             self._store_late(session, command, response)
             return None
-        if response is not None and response.outcome.is_of_device:
+        if response is not None and response.outcome.is_from_device:
             return self._completion(command, context, response.outcome.value, response)
         now = self._clock.now()
         if response is not None and response.outcome is Outcome.NOT_SENT:
@@ -310,7 +310,7 @@ class CommandService:
 
     def _store_late(self, session: Session, command: Command, response: DeviceResponse | None) -> None:
         """Store the response to a command that has ended already."""
-        if response is None or not response.outcome.is_of_device or devices.find(session, command.device_id) is None:
+        if response is None or not response.outcome.is_from_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
         if response.outcome is not Outcome.DONE or not self._report(session, [(command, response)], now):

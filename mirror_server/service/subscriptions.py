@@ -163,7 +163,7 @@ class SubscriptionService:
         Without a response of the device nothing is stored, and the command is sent again. A response may come late,
         after a second command or the end of the subscription.
         """
-        if response is None or not response.outcome.is_of_device:
+        if response is None or not response.outcome.is_from_device:
             return
         devices.record_contact(session, [job.device_id], self._clock.now())
         path = job.command.path

@@ -138,7 +138,7 @@ class Backend(Protocol):
     def undo(self) -> None:
         """Roll back the transaction, if there still is one."""
 
-    def is_of_storage(self, error: BaseException) -> bool:
+    def is_storage_error(self, error: BaseException) -> bool:
         """Whether the disk, the file or the connection caused an error, and not the statement."""
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:

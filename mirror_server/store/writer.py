@@ -213,7 +213,7 @@ class Writer:
             for works in _combined(group):
                 self._perform(works)
         except Exception as error:
-            if self.backend.is_of_storage(error):
+            if self.backend.is_storage_error(error):
                 raise
             self._undo()
             self.backend.begin(_conflict_keys_of(group))
@@ -245,7 +245,7 @@ class Writer:
         try:
             self._perform([work])
         except Exception as error:
-            if self.backend.is_of_storage(error):
+            if self.backend.is_storage_error(error):
                 # The whole transaction may be rolled back already, with all other work of the group.
                 raise
             self.backend.undo_work()
@@ -263,7 +263,7 @@ class Writer:
     def _fail(self, group: list[_Work], error: Exception) -> None:
         """Fail the work of a group, and postpone the work that is retried until it is stored."""
         failure = error
-        if not self.backend.is_of_storage(error):
+        if not self.backend.is_storage_error(error):
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
         else:
             reason = str(error).partition("\n")[0]

@@ -169,7 +169,7 @@ class SqliteBackend:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def is_of_storage(self, error: BaseException) -> bool:
+    def is_storage_error(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
         return code_of(error) in STORAGE_CODES or isinstance(error, StorageFailed)
 

@@ -58,11 +58,11 @@ def test_rejected_poller_is_a_problem_and_restarts_with_a_gap(mirror, seconds):
         subscription = feed.subscribe()
         until(lambda: feed.problem)
         assert "401" in str(feed.problem)
-        feed.tend()
+        feed.ensure_running()
         assert not feed._is_starting
         reader._session.sender._http.headers["Authorization"] = f"Bearer {mirror.new_key()}"
         seconds.now += RETRY_SECONDS + 1
-        feed.tend()
+        feed.ensure_running()
         until(lambda: subscription._waiting)
         assert feed.problem is None
         assert [event.kind for event in subscription.drain()[0]] == [EventKind.GAP]

@@ -31,7 +31,7 @@ from psycopg import errors
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.extensions.postgresql.store.connection import (
     PostgreSQLConnection,
-    is_of_storage,
+    is_storage_error,
     opened,
     reason_of,
     storage_errors,
@@ -247,9 +247,9 @@ class PostgresBackend:
         if self._connection.is_usable:
             self._connection.run(_UNDO)
 
-    def is_of_storage(self, error: BaseException) -> bool:
+    def is_storage_error(self, error: BaseException) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        return is_of_storage(error)
+        return is_storage_error(error)
 
     @contextmanager
     def read(self, *, with_revision: bool = False) -> Iterator[Session]:

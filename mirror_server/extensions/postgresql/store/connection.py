@@ -177,7 +177,7 @@ def _translated(statement: str) -> bytes:
     return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%")).replace("?", "%s").encode()
 
 
-def is_of_storage(error: BaseException) -> bool:
+def is_storage_error(error: BaseException) -> bool:
     """Whether the disk or the connection caused an error, and not the statement."""
     return isinstance(
         error,
@@ -212,6 +212,6 @@ def storage_errors() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        if is_of_storage(error):
+        if is_storage_error(error):
             raise unreachable() from error
         raise
