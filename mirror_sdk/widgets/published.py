@@ -21,6 +21,7 @@ from mirror_sdk.widgets.models.past_values import milliseconds
 from mirror_sdk.widgets.models.status import Status
 
 _LARGEST_EXACT = 2**53
+_PLAIN = frozenset({str, bool, type(None)})
 
 Send: TypeAlias = Callable[[dict[str, Any], list[memoryview]], object]
 """Sends a message with buffers to the open pages."""
@@ -135,6 +136,9 @@ class PublishedSeries(Published):
 
 def as_json(value: Any) -> Any:
     """Return a value as JSON that JavaScript reads exactly: times and lengths of time in milliseconds."""
+    if type(value) in _PLAIN:
+        # Most cells of large tables.
+        return value
     if is_dataclass(value):
         value = {camel(field.name): getattr(value, field.name) for field in fields(value)}
     match value:
