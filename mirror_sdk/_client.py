@@ -641,8 +641,8 @@ class MirrorClient(WithAttributeSuggestions):
         :class:`mirror_sdk.recording.Recording` reads both.
 
         After a recorder was stopped or killed, start another one with the same folder. It continues at the last
-        recorded entry. The service usually keeps the entries of one day; a row of the kind ``gap`` stands for the
-        entries that were deleted before.
+        recorded entry. The service usually stores entries for one day. If it has deleted some of them by then, the
+        recording has a row with the event ``gap`` in their place.
 
         Args:
             path: The folder, such as ``run.parquet``.
@@ -813,10 +813,10 @@ class MirrorClient(WithAttributeSuggestions):
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """Return the events of the past as a table, with one row for each event, sorted by device, path and time.
 
-        The columns are those of :func:`mirror_sdk.frames.history_frame`. The events are values that devices reported,
-        with their origin, results of writes, registrations, and intervals without a connection. Rows without a path,
-        such as registrations, do not depend on ``paths``. Rows without a device, which are gaps of the service, do not
-        depend on ``devices``.
+        The columns are those of :func:`mirror_sdk.frames.history_frame`. Each row is a reported value with its origin,
+        the result of a write, a registration or its end, or an interval in which the service received nothing. Rows
+        without a path, such as registrations, do not depend on ``paths``. Rows without a device, which are gaps of the
+        service, do not depend on ``devices``.
 
         ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at`` and ``oldest_at``, the beginning of the
         stored history. If the connection is lost during the response, the client continues after the last row that it

@@ -153,7 +153,10 @@ class CallTimeout(ConnectionFailed, TimeoutError):
 
 
 class UnexpectedResponse(MirrorError):
-    """The response does not follow the interface. Most often the address belongs to another program."""
+    """The response is not a valid response of this service.
+
+    Usually ``base_url`` points to another program; check it.
+    """
 
 
 class WaitTimeout(MirrorError, TimeoutError):
@@ -403,7 +406,7 @@ CATEGORY_HINTS = {
     "PRECONDITION_FAILED": "the device cannot do this in its current state",
     "TOO_LARGE": "the value is too large for the device; send less at once",
     "UNSUPPORTED_CONTENT_TYPE": "the device does not support this content type; pass another content_type",
-    "NOT_CONNECTED": "the device cannot be reached; try again later",
+    "NOT_CONNECTED": "the connection to the device was lost; read the resource to see whether the device acted",
     "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
 """The next step for each category of a failed device request, worded for a write."""
@@ -417,6 +420,8 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("TOO_LARGE", "POST"): "the argument is too large for the device",
     ("UNSUPPORTED_CONTENT_TYPE", "GET"): "the device cannot respond in this content type; pass another one as accept=",
     ("UNSUPPORTED_CONTENT_TYPE", "POST"): "the device does not accept an argument as text",
+    ("NOT_CONNECTED", "GET"): "the connection to the device was lost; try again later",
+    ("NOT_CONNECTED", "POST"): "the connection to the device was lost; whether it acted is unknown",
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
 }

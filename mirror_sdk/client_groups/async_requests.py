@@ -266,8 +266,8 @@ class AsyncRequests(AsyncClientGroup):
 
         Raises:
             AccessDenied: The key has no permission to write.
-            BadRequest: The device does not have this resource. With a table, the call raises this error and the two
-                below after it has acknowledged all other rows.
+            BadRequest: The device does not have this resource. With a table, the call acknowledges all other rows
+                before it raises this error, ``Conflict`` or ``NotFound``.
             Conflict: The last write has not failed, or is not the expected one.
             NotFound: The device does not exist.
             InvalidValue: The table lacks these columns, its ``desired_revision`` contains values other than numbers, or

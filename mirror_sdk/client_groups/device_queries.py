@@ -35,7 +35,8 @@ class DeviceQueries(ClientGroup):
 
         Args:
             name: Name of the query. It must be unique.
-            query: Conditions like ``filters`` of ``client.devices.list()``, or the text they are sent as.
+            query: The conditions, as for ``filters`` of ``client.devices.list()``, or a query string such as
+                ``endpoint_type__eq=Light``.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:

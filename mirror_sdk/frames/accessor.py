@@ -78,9 +78,10 @@ class MirrorAccessor(HistoryMethods):
     - the row arrived after the ``gap`` rows and registrations that ended these intervals;
     - no other row of the resource has a time in (s, r].
 
-    In a history of the service, r is ``received_at``. Recordings and events tables have the client's clock there, and
-    many rows may share one ``received_at``. For them, r is the time of the newest registration, deregistration, expiry
-    or end of a gap that arrived before the row. The value is therefore known from the device's return on.
+    In a history of the service, r is ``received_at``. In recordings and events tables, it comes from the
+    client's clock, and many rows may have the same one. For them, r is the time of the newest registration,
+    deregistration, expiry or end of a gap that arrived before the row. The value is therefore known from the device's
+    return on.
 
     Opaque values, NaN and missing values count as unknown. The time of a row is the device's own (``changed_at``), or
     the time of receipt if the device sent none. Do not drop rows to select resources; pass ``paths=``. Every row of a

@@ -80,7 +80,7 @@ def drift_frame(
 
     A write in progress is always a row. A failed write is a row if its value differs from the reported one. Opaque
     values are compared only if the state table has its raw columns. The revisions of the state table determine whether
-    a report or a write came later. Without revisions the times do, and equal times count as unknown order.
+    a report or a write came later. If the table has none, the times determine it, and equal times leave it unknown.
 
     Args:
         state: A state table.

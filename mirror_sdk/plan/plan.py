@@ -88,8 +88,8 @@ class Plan(PlanReport):
             max_failures: How many writes may fail. If more fail, the plan stops sending. ``None`` for no limit.
             expiry_seconds: How long each write may wait for its device, in seconds. The default is in the plan table: a
                 minute, and for a sleeping device three days, or more if it was silent for long.
-            timeout: How long to wait for each response, and for all sleeping devices together, in seconds. By default
-                slightly longer than the expiry, and 0 for sleeping devices. After that the write stays ``pending``.
+            timeout: Seconds to wait for each response, and for all sleeping devices together. The default is slightly
+                longer than the expiry, and 0 for sleeping devices. After that the write stays ``pending``.
             include_offline: Whether to include devices that are not registered.
 
         Returns:

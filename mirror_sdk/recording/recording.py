@@ -165,7 +165,7 @@ class Recording:
         :func:`mirror_sdk.frames.history_frame`. The table also lacks the gaps of the service itself. Values that this
         application read have the time of the response instead of the device's time. ``received_at`` comes from the
         clock of this machine. Parts of the log that were lost or not read are rows with the event ``gap``. A recording
-        with ``paths`` has no registrations and no values that were read.
+        made with ``paths`` contains neither registrations nor responses to reads.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.

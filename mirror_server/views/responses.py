@@ -181,7 +181,9 @@ def when_stored(
 
     def expired() -> Response:
         raise ApiError(
-            503, f"not stored within {_STORED_TIMEOUT_SECONDS} s; it may still be stored, so check before you repeat it"
+            503,
+            f"the change was not stored within {_STORED_TIMEOUT_SECONDS} s and may still be stored; check whether it"
+            " took effect before you repeat the request",
         )
 
     return DeferredResponse(future, _STORED_TIMEOUT_SECONDS, render=render, expired=expired, sent=sent)

@@ -145,8 +145,8 @@ class HistoryMethods:
             {columns}
 
             With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``path``, ``begin``,
-            ``end`` and ``duration``. ``begin_seen`` and ``end_seen`` show whether another known value precedes and
-            follows it.
+            ``end`` and ``duration``. ``begin_seen`` is true if a known value directly precedes the interval,
+            and ``end_seen`` if one directly follows. Otherwise the interval may have been longer.
 
         Raises:
             InvalidValue: The condition is invalid or not defined for the values, the table lacks a column, or another
@@ -250,7 +250,7 @@ class HistoryMethods:
         With ``bin``, the counter is assumed to rise evenly from s to t:
 
         - ``increase`` is the sum of the increases of all pairs, each multiplied by the share of [s, t) in the bin.
-        - ``covered`` is the share of the bin between the two values of any pair.
+        - ``covered`` is the fraction of the bin that lies in [s, t) of some pair.
         - ``rate`` is the increase divided by the covered time, in units of ``per``.
         - ``resets`` is the number of resets whose t is in the bin.
 

@@ -189,7 +189,7 @@ def _submit(device_id: str, command_request: CommandRequest) -> Response:
 def _reject_queue_mode(_session: Session, context: CommandContext) -> None:
     if context.queue_mode:
         device = f"the device {context.device_id!r}"
-        message = f"{device} is in queue mode and responds later, so its result has to be reported; remove noResp"
+        message = f"{device} is in queue mode, so only a notification can contain its result; remove noResp"
         raise ApiError(409, f"noResp: {message}", fields=[("noResp", message)])
 
 

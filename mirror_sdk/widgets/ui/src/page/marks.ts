@@ -16,7 +16,7 @@ const WHY: Record<string, string> = {
   PRECONDITION_FAILED: "the device cannot do this in its current state",
   TOO_LARGE: "the value is too large for the device",
   UNSUPPORTED_CONTENT_TYPE: "the device does not support this content type",
-  NOT_CONNECTED: "the device cannot be reached; try again later",
+  NOT_CONNECTED: "the connection to the device was lost; a read shows whether it acted",
   TIMEOUT: "the device did not respond in time; a read shows whether it acted",
 };
 
