@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +47,17 @@ def show_topic(
             f"{unknown} For a command use '{_command(name)} --help'. 'mirror help' describes the client, 'mirror-server"
             " help' the server."
         )
-    text = topics[name].read_text(encoding="utf-8") + more()
+    text = _text_of(name, topics) + more()
     if sys.stdout.isatty():
         _print_formatted(text)
     else:
         click.echo(text, nl=False)
+
+
+def _text_of(name: str, topics: Mapping[str, Path]) -> str:
+    """Return the text of a topic; of a Python module, its docstring."""
+    text = topics[name].read_text(encoding="utf-8")
+    return f"# {name}\n\n{ast.get_docstring(ast.parse(text))}\n" if topics[name].suffix == ".py" else text
 
 
 def summary(text: str) -> str:
@@ -64,11 +71,9 @@ def _list_topics(topics: Mapping[str, Path], groups: Mapping[str, Sequence[str]]
     width = max(map(len, topics))
     listed = click.HelpFormatter()
     for heading, group in [*groups.items(), ("Other extensions", others)]:
-        if files := {topic: topics[topic] for topic in group if topic in topics}:
+        if found := [topic for topic in group if topic in topics]:
             with listed.section(heading):
-                listed.write_dl(
-                    [(f"{topic:{width}}", summary(file.read_text("utf-8"))) for topic, file in files.items()]
-                )
+                listed.write_dl([(f"{topic:{width}}", summary(_text_of(topic, topics))) for topic in found])
     click.echo(listed.getvalue(), nl=False)
 
 

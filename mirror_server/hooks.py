@@ -78,6 +78,14 @@ def commands() -> Mapping[str, Sequence[str]]:  # type: ignore[empty-body]
 
 
 @specifies
+def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
+    """Return topics of ``mirror-server help``, with the module whose docstring is the text of the topic.
+
+    For extensions without a folder ``manual``, such as single modules.
+    """
+
+
+@specifies
 def storage() -> Storage:  # type: ignore[empty-body]
     """Return the tables of the extension. Called when a database is opened. The name of the branch must be unique."""
 

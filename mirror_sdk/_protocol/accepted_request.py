@@ -60,7 +60,7 @@ class AcceptedRequest(JsonForm):
     def __reduce__(self) -> NoReturn:
         """Raise an error, because this object cannot be pickled."""
         raise TypeError(
-            "a request cannot be pickled, as its client belongs to this process; to wait for it in another process, call"
+            "a request cannot be pickled, because its client belongs to this process; in another process, call"
             f" client.requests.resume({self.async_id!r}, {self.device_id!r}, {self.path!r}, method={self.method!r})"
         )
 

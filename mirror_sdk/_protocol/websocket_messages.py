@@ -102,7 +102,7 @@ class WebsocketEndpoint:
         if isinstance(failure, ConnectionClosed):
             close = failure.rcvd or failure.sent
             reason = "without a reason" if close is None else f"with {close.code} {visible_line(close.reason)}".rstrip()
-            return ConnectionFailed(f"the service closed the websocket {self.address} {reason}")
+            return ConnectionFailed(f"the websocket {self.address} was closed {reason}")
         reason = f"{type(failure).__name__}: {visible_line(str(failure))}"
         return ConnectionFailed(f"cannot open a websocket at {self.address} ({reason}){tls_hint(failure)}")
 

@@ -56,7 +56,6 @@ _SHELL_PHRASES = [
     (r"^rule 0\.endpoint_name:", "--device:"),
     (r"^rule 0\.endpoint_type:", "--type:"),
     (r"\bclient\.record\(.*\) starts", "'mirror record FOLDER' starts"),
-    (r"\bclient\.subscriptions\.rules\.list\(\) (shows|returns)", "'mirror rules' shows"),
     (r"\bcanary=(?=\d)", "--canary "),
     (r"\bapply\(\) sends", "--apply sends"),
     (

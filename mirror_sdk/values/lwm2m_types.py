@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from mirror_sdk._formatting import number_text
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.object_definitions import ResourceDefinition, ResourceType, lookup
 from mirror_sdk.values.codec import DecodedValue
@@ -386,7 +387,7 @@ def accept(value: object, definition: ResourceDefinition | None, path: str) -> P
     if accepted is None:
         cure = data_type.cure
         if isinstance(data_type, _Integer) and definition is not None and definition.range is not None:
-            cure = f"pass an int from {low:g} to {high:g}"
+            cure = f"pass an int from {number_text(low)} to {number_text(high)}"
         # Of a string, bool() is always true and round() an error.
         if isinstance(value, str) and not isinstance(data_type, _Text):
             cure = f"{_TYPED_CURE}; otherwise {cure}"
@@ -404,7 +405,7 @@ def expected(definition: ResourceDefinition | None) -> str:
     if definition is None or definition.range is None:
         return words
     low, high = definition.range
-    return f"{words} from {low:g} to {high:g}"
+    return f"{words} from {number_text(low)} to {number_text(high)}"
 
 
 def _data_type(definition: ResourceDefinition | None) -> DataType:

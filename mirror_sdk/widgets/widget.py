@@ -21,6 +21,7 @@ from __future__ import annotations
 import atexit
 import inspect
 import json
+import math
 import os
 import time
 from abc import abstractmethod
@@ -225,8 +226,9 @@ class MirrorWidget(LazyModule):
             with self._live.lock:
                 for part in list(self._parts.values()):
                     part.close()
-                if self._host is not None:
-                    self._host.widget._parts.pop(self._host.name, None)
+                # Python may collect a part whose place another one has taken.
+                if self._host is not None and self._host.widget._parts.get(self._host.name) is self:
+                    del self._host.widget._parts[self._host.name]
                 self.layout.close()
             if self._host is None:
                 self._live.stop()
@@ -304,10 +306,10 @@ class MirrorWidget(LazyModule):
         if not self._is_live:
             self._update_copy()
         elif self._copy_id and self._copied != self.model.version and time.monotonic() >= self._copy_at:
-            self._copy_at = time.monotonic() + self._copy_seconds
-            # On another thread, so that events and clicks do not wait for pictures.
+            # One at a time, on another thread, so that events and clicks do not wait for pictures.
+            self._copy_at = math.inf
             replace = partial(self._replace_copy, self.model.version)
-            self._live.run(self._static_body(), replace, self._failed)
+            self._live.run(self._static_body(), replace, self._copy_failed)
 
     def _render(self) -> dict[str, Any]:
         """Publish tables and lines, and return the state of the component with its parts."""
@@ -385,9 +387,16 @@ class MirrorWidget(LazyModule):
             if self._copy_id and self.model.version != self._copied:
                 self._replace_copy(self.model.version, self._static_body()(), update=update)
 
+    def _copy_failed(self, error: Exception) -> None:
+        self._copy_at = time.monotonic() + self._copy_seconds
+        self._failed(error)
+
     def _replace_copy(self, version: int, body: str, *, update: bool = True) -> None:
         from IPython import display
 
+        self._copy_at = time.monotonic() + self._copy_seconds
+        if version < self._copied:
+            return
         self._copied = version
         content = {"text/html": f'{_COPY_STYLE}<div class="mirror-copy">{body}</div>', "text/plain": ""}
         display.publish_display_data(content, transient={"display_id": self._copy_id}, update=update)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from importlib.metadata import requires
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ for _added in call_installed("commands"):
     _MODULES.update(_added)
 
 TOPICS = topics_in(Path(__file__).parents[1] / "manual", *topic_folders().values())
+for _added_topics in call_installed("help_topics"):
+    for _topic, _module in _added_topics.items():
+        if (_spec := find_spec(_module)) is not None and _spec.origin is not None:
+            TOPICS[_topic] = Path(_spec.origin)
 
 GROUPS = {
     "Start here": ["operate", "simulator", "keys", "settings"],

@@ -38,7 +38,7 @@ CALLS = {
     "an id that no address holds": (lambda c, d: c.get_device("d" * 100_000), InvalidValue, "cannot be sent"),
     "a limit below 0": (lambda c, d: c.devices.list(limit=-1), InvalidValue, "limit=-1 must be a whole number"),
     "a limit that is a text": (lambda c, d: c.devices.list(limit="5"), InvalidValue, "limit='5' must be a whole"),
-    "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "write endpoint_name__in"),
+    "several names": (lambda c, d: c.devices.list(endpoint_name=["a"]), ValueError, "use endpoint_name__in"),
     "no number of events": (lambda c, d: c.events(limit=1.5), InvalidValue, "limit=1.5 must be a whole number"),
     "no time for events": (lambda c, d: c.events(timeout=None), InvalidValue, "timeout=None must be a number"),
     "one device for a list": (lambda c, d: c.state_frame("light-01"), TypeError, "write devices=['light-01']"),

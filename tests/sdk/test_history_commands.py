@@ -107,8 +107,8 @@ def test_history_commands_reject_wrong_usage(shell, tmp_path):
 def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
     file = tmp_path / "then.csv"
     for words, told in (
-        (["history", "a", "--begin", "2020-01-01T00:00Z"], "before the history, which begins at"),
-        (["as-of", "2020-01-01T00:00Z", file], "before the history, which begins at"),
+        (["history", "a", "--begin", "2020-01-01T00:00Z"], "before the start of the stored history, 2026-"),
+        (["as-of", "2020-01-01T00:00Z", file], "before the start of the stored history, 2026-"),
         (["history", "nobody"], "nobody"),
         (["history", "a", "--begin", "9999999d"], "beyond the years 1 to 9999"),
         (["as-of", "9999999d", file], "beyond the years 1 to 9999"),
@@ -117,7 +117,7 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
         assert told in found.stderr
         assert "oldest_at" not in found.stderr, words
-        assert found.stderr.count("or a later one") == ("before the history" in told), words
+        assert found.stderr.count("or a later one") == ("stored history" in told), words
     assert not file.exists()
 
 

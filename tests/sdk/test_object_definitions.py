@@ -1,5 +1,6 @@
 import pytest
 
+from mirror_sdk import object_definitions, object_table
 from mirror_sdk.object_definitions import IN_SENSOR_UNITS, ResourceDefinition, ResourceType, lookup
 
 SENSORS = (3300, 3301, 3303, 3304, *range(3315, 3332), 3346)
@@ -54,3 +55,8 @@ def test_sensor_units_speak_of_numbers_without_a_unit_of_their_own():
     found = [definition for definition in declared if definition]
     assert {definition.resource_id for definition in found} == IN_SENSOR_UNITS
     assert {(definition.type, definition.unit) for definition in found} == {(ResourceType.FLOAT, "")}
+
+
+def test_the_earlier_module_has_the_same_names():
+    for name in object_definitions.__all__:
+        assert getattr(object_table, name) is getattr(object_definitions, name)

@@ -21,6 +21,9 @@ from tests.sdk.conftest import URL
 pytestmark = pytest.mark.both_clients
 
 CHANNEL = "/v2/notification/pull"
+HOLD_SECONDS = 9
+"""Longer than the client's, so that a response arrives with its request on a slow machine too."""
+PREFERENCE = f"wait={HOLD_SECONDS}"
 
 
 class BridgeTransport(Between):
@@ -54,6 +57,12 @@ class BridgeTransport(Between):
         return [(request.method, request.url.path, request.headers.get("Prefer")) for request in sent]
 
 
+@pytest.fixture(autouse=True)
+def _long_hold(monkeypatch):
+    for module in ("async_log_consumers", "log_consumers"):
+        monkeypatch.setattr(f"mirror_sdk._protocol.{module}.HOLD_SECONDS", HOLD_SECONDS)
+
+
 @pytest.fixture
 def over(mirror, client_of):
     """Create a client of either kind over the bridge, with its transport. Its position in the log is known."""
@@ -67,7 +76,7 @@ def over(mirror, client_of):
     return over
 
 
-def delayed(device_id, prefer="wait=1"):
+def delayed(device_id, prefer=PREFERENCE):
     return ("POST", f"/v2/device-requests/{device_id}", prefer)
 
 
@@ -114,7 +123,7 @@ def test_a_short_wait_is_not_spent_on_it(over, mirror, client_of, device_id, tim
     hasty = client_of(URL, mirror.new_key(), transport=transport, timeout=1.9)
     with suppress(CallTimeout):
         hasty.read_value(device_id, TEMPERATURE, timeout=60)
-    assert "wait=1" not in {prefer for _, _, prefer in transport.requested_kinds()}
+    assert PREFERENCE not in {prefer for _, _, prefer in transport.requested_kinds()}
 
 
 @pytest.fixture
@@ -167,7 +176,7 @@ def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     for _ in range(3):
         client.read_value(device_id, SWITCH)
     asked = transport.requested_kinds()
-    assert [prefer for _, path, prefer in asked if path != CHANNEL] == ["wait=1", "wait=1", None]
+    assert [prefer for _, path, prefer in asked if path != CHANNEL] == [PREFERENCE, PREFERENCE, None]
     assert asked[-1][1] == CHANNEL
     client.read_value(device_id, SWITCH)
     assert transport.requested_kinds() == [delayed(device_id)]
@@ -346,7 +355,7 @@ def test_a_forked_child_has_its_own_position(kind):
     router = kind(Reader(), ResponseMatcher())
     place = AwaitedResponse("a")
     with router.submitting(place, 60) as seconds, router.submitting(place, 60) as for_another:
-        assert (seconds, for_another) == (1, 0)
+        assert (seconds, for_another) == (HOLD_SECONDS, 0)
         router._after_fork_in_child()
         with router.submitting(place, 60) as in_child:
             assert in_child == 1

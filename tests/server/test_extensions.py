@@ -97,6 +97,16 @@ def test_manual_lists_extensions_with_purpose_and_topics(install):
         assert any(line.endswith(" More in `mirror-server help`: devices, mirror-device.") for line in lines)
 
 
+def test_manual_shows_topics_that_are_docstrings_of_modules(install, tmp_path):
+    topic = 'from mirror_server.hooks import extends\n\n\n@extends\ndef help_topics():\n    return {"hail": __name__}\n'
+    install("hail", f'"""Describe how to hail.\n\nCall it."""\n{topic}')
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), *sys.path])}
+    for words, found in ((["hail"], "# hail\n\nDescribe how to hail.\n\nCall it."), ([], "Describe how to hail.")):
+        command = [sys.executable, "-m", "mirror_server", "help", *words]
+        ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert found in ran.stdout
+
+
 def test_request_hook_with_missing_arguments_is_named(install):
     install("short", GREETING + "\n@extends\ndef rewrite_path(path):\n    return None\n")
     with pytest.raises(

@@ -215,4 +215,4 @@ def _option_names(options: str) -> str:
     '--clock system, --keep-history'
     """
     phrases = options.replace("by the clock of the system", "with --clock system").replace(" and ", ", ").split(", ")
-    return ", ".join(phrase.removeprefix("with ") for phrase in phrases if phrase.startswith("with "))
+    return ", ".join(phrase.removeprefix("with ") for phrase in phrases if not phrase.startswith("without "))

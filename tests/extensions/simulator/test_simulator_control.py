@@ -91,7 +91,7 @@ def test_invalid_device_is_400_and_not_added(server, key, device, states, check_
         resources = [{"path": TEMPERATURE}, {"path": "/3/0/4", "executable": True, flag: True}]
         answer = server.call(key, "POST", DEVICES, json={"endpoint_name": "both", "resources": resources})
         check_error(answer, 400, "resources.1.executable")
-        assert "set executable to false, or observable" in answer.json["message"]
+        assert "set executable to false, or set both observable" in answer.json["message"]
     assert list(states()) == ["light-1"]
 
 

@@ -1,5 +1,6 @@
 """The fleet table without a page: its intents are sent as a page sends them, against the real app."""
 
+import gc
 import json
 import threading
 
@@ -9,7 +10,7 @@ from resource_paths import TEMPERATURE
 from thread_waits import until
 from widget_elements import do, threads_since, wait_for_events
 
-from mirror_sdk.errors import InvalidValue
+from mirror_sdk.errors import InvalidValue, UnknownDevice
 from mirror_sdk.widgets import FleetTable
 from mirror_sdk.widgets.models import fleet_model
 
@@ -132,6 +133,18 @@ def test_copy_has_the_displayed_devices_and_escapes_their_texts(widget, client, 
     assert "2 devices · 0 failed writes" in report
     fleet.show_device(device)
     assert fleet.explorer.model.title == NASTY
+
+
+def test_explorer_that_could_not_open_does_not_close_a_later_one(widget, device_id):
+    fleet = widget(FleetTable)
+    with pytest.raises(UnknownDevice) as failed:
+        fleet.show_device("unknown")
+    fleet.show_device(device_id)
+    shown = fleet.explorer
+    # Python collects the failed one.
+    del failed
+    gc.collect()
+    assert fleet.explorer is shown
 
 
 def test_live_table_displays_events_and_leaves_no_thread(widget, client, simulator, device_id):

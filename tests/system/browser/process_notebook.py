@@ -84,6 +84,8 @@ class Notebook:
         page = self.page.context.new_page()
         self._others.append(page)
         page.goto(self.url.replace(f"lab/workspaces/{self.name}/tree", "notebooks"))
+        expect(page.locator(".jp-Notebook")).to_be_visible(timeout=START_SECONDS * 1000)
+        expect(page.locator('[data-status="idle"]').first).to_be_visible(timeout=START_SECONDS * 1000)
         return page
 
     def close(self) -> None:

@@ -139,6 +139,7 @@ def test_the_watcher_with_mouse_and_keyboard_also_while_a_cell_runs(open_noteboo
     assert notebook.page.get_by_text("the cell is done", exact=True).count() == 0
     is_seen.touch()
     expect(table.get_by_role("gridcell", name="77", exact=True).first).to_be_visible()
+    notebook.wait_for_the_cells()
     # Its name has the lines of the displayed range, which may have none after a zoom.
     page, plot = notebook.page, widget.get_by_role("group", name=re.compile("^Events: "))
     expect(plot).to_have_accessible_name(re.compile("watched"))

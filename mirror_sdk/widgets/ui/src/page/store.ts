@@ -96,6 +96,7 @@ export class Store {
   private readonly current = signal<SignedIn | null>(null);
   private dirty = nothingDirty();
   private gathering: ReturnType<typeof setTimeout> | null = null;
+  private hasFailed = false;
   private pausedUntil = 0;
   /** Ends the pause before the next attempt to open the stream. */
   private reconnect = (): void => undefined;
@@ -327,11 +328,13 @@ export class Store {
       if (isCurrent()) await this.gather();
       if (isCurrent()) {
         this.say("");
-        // The server is back.
-        if (this.stream.peek().state === "away") this.reconnect();
+        // The server is back. A stream that alone is rejected waits for its own pause.
+        if (this.hasFailed && this.stream.peek().state === "away") this.reconnect();
+        this.hasFailed = false;
       }
     } catch (error) {
       pause = RETRY_MILLISECONDS;
+      this.hasFailed = true;
       this.report(error);
     } finally {
       this.gathering = null;
@@ -362,10 +365,16 @@ export class Store {
     await this.readIfDue("waiting", () => this.readWaiting());
     if (performance.now() < this.pausedUntil) return;
     await this.readIfDue("changes", async () => {
+      // Events during the read mark their devices again.
       const earlier = [...this.dirty.devices];
+      this.dirty.devices.clear();
       const began = performance.now();
-      await fleet.readChanges(this.filters.peek());
-      for (const id of earlier) this.dirty.devices.delete(id);
+      try {
+        await fleet.readChanges(this.filters.peek());
+      } catch (error) {
+        for (const id of earlier) this.dirty.devices.add(id);
+        throw error;
+      }
       this.pausedUntil = performance.now() + PAUSE_FACTOR * (performance.now() - began);
     });
   }
