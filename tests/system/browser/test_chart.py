@@ -34,7 +34,8 @@ SHOW = """async ([line, isStepped, begin, end]) => {
         _published: published,
     };
     const widget = (await import("./ui.js")).default();
-    const view = { get: (name) => model[name], on() {}, off() {}, send() {} };
+    window.sent = [];
+    const view = { get: (name) => model[name], on() {}, off() {}, send: (message) => sent.push(message) };
     widget.initialize({ model: view });
     widget.render({ model: view, el: document.body });
 }"""
@@ -123,6 +124,22 @@ def test_line_of_a_measurement_is_straight_between_two_values(page: Page, count:
     begin, middle, end = (sum(rows) / len(rows) for rows in rows_at(page, 0.3, 0.5, 0.7))
     assert begin > middle > end
     assert middle == pytest.approx((begin + end) / 2, abs=1)
+
+
+def test_zoom_asks_for_whole_milliseconds(page: Page) -> None:
+    # Python confirms whole milliseconds: the label would change if the browser asked for others.
+    show(page, [(0, 10), (1, 20)])
+    over = page.locator(".u-over").bounding_box()
+    assert over is not None
+    page.mouse.move(over["x"] + 100, over["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(over["x"] + 201, over["y"] + 50, steps=3)
+    page.mouse.up()
+    page.wait_for_function("sent.length")
+    [message] = page.evaluate("sent.filter(({ intent }) => intent === 'stay')")
+    begin, end = message["args"]
+    assert BEGIN_MS < begin < end < BEGIN_MS + HOUR
+    assert (begin, end) == (int(begin), int(end))
 
 
 @pytest.mark.parametrize("length", [10, 80.25, 999, SECOND, 1234.5, 9999, 10 * SECOND, 599 * SECOND, 10 * MINUTE, DAY])

@@ -92,9 +92,15 @@ function useRange(state: WatcherState, bridge: Bridge<WatcherState>) {
   const choice: TimeChoice =
     own ?? (state.fixed ? { kind: "fixed", begin: state.fixed[0], end: state.fixed[1] } : { kind: "last", length: state.length });
   const choose = (chosen: TimeChoice) => {
-    setOwn(chosen);
-    if (chosen.kind === "last") bridge.intent("follow", chosen.length);
-    else bridge.intent("stay", chosen.begin, chosen.end);
+    if (chosen.kind === "last") {
+      setOwn(chosen);
+      bridge.intent("follow", chosen.length);
+    } else {
+      // Whole milliseconds, as Python confirms them: otherwise the label would change when the confirmation arrives.
+      const [begin, end] = [Math.floor(chosen.begin), Math.ceil(chosen.end)];
+      setOwn({ kind: "fixed", begin, end });
+      bridge.intent("stay", begin, end);
+    }
   };
   let range: Range | null = state.range ? { begin: state.range[0], end: state.range[1] } : null;
   if (choice.kind === "fixed") range = { begin: choice.begin, end: choice.end };
