@@ -1,9 +1,9 @@
-"""The running cell of a notebook."""
+"""The running cell of a notebook, and the outputs that its kernel keeps."""
 
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
@@ -15,9 +15,21 @@ class Cell(NamedTuple):
 
 def running_cell() -> Cell | None:
     """Return the running cell; ``None`` if no page names it, such as in a shell or an executed notebook."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    kernel = getattr(shell, "kernel", None)
+    kernel = getattr(_shell(), "kernel", None)
     parent = kernel.get_parent() if kernel else {}
     cell_id = parent.get("metadata", {}).get("cellId")
     return None if cell_id is None else Cell(cell_id, parent["header"]["msg_id"])
+
+
+def forget_output(value: object) -> None:
+    """Delete a value from ``Out``, where IPython keeps the last 1,000 outputs, each with all that it refers to."""
+    shell = _shell()
+    outputs = getattr(shell, "user_ns", {}).get("_oh", {})
+    for number in [number for number, output in outputs.items() if output is value]:
+        del outputs[number]
+        shell.drop_by_id({f"_{number}": value})
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None

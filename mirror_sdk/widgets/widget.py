@@ -39,7 +39,7 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._protocol.network import Network
 from mirror_sdk.events import Event, utc_now
 from mirror_sdk.widgets import static
-from mirror_sdk.widgets.cells import running_cell
+from mirror_sdk.widgets.cells import forget_output, running_cell
 from mirror_sdk.widgets.lazy_module import LazyModule
 from mirror_sdk.widgets.live import Live
 from mirror_sdk.widgets.models.model import Model
@@ -442,8 +442,9 @@ def _replace_earlier(widget: MirrorWidget) -> None:
     if earlier_run != run:
         for earlier in list(opened):
             earlier.close()
+            forget_output(earlier)
             if earlier.client is not client:
-                # IPython keeps a reference to the widget, and so to a client that is no longer used.
+                # IPython keeps the last three outputs as ``_``, and so a client that is no longer used.
                 carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):
                     carrier.release_idle()

@@ -1,13 +1,17 @@
 """The widgets without a page: their buttons and fields are used as a page uses them, against the real app."""
 
+import gc
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from weakref import ref
 
 from client_test_data import NASTY
+from IPython.core.interactiveshell import InteractiveShell
 from resource_paths import TEMPERATURE
 from thread_waits import until
+from traitlets.config import Config
 from widget_elements import do, observation, threads_since, wait_for_events
 
 from mirror_sdk import MirrorClient
@@ -96,6 +100,25 @@ def test_widget_made_again_with_a_new_client_replaces_the_earlier_one(widget, mi
     assert (first.comm, watcher.comm is None) == (None, False)
     widget(Explorer, keep_previous=True)
     assert second.comm is not None
+
+
+def test_a_cell_that_runs_again_releases_its_earlier_widgets(client, monkeypatch):
+    parent = {"metadata": {"cellId": "a"}, "header": {}}
+    config = Config({"HistoryManager": {"enabled": False}})
+    shell = InteractiveShell(config=config, user_module=ModuleType("notebook"))
+    shell.kernel = SimpleNamespace(get_parent=lambda: parent)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    shell.push({"client": client, "EventWatcher": EventWatcher})
+    watchers = []
+    for number in range(1, 7):
+        parent["header"]["msg_id"] = str(number)
+        shell.run_cell("EventWatcher(client, live=False)", store_history=True).raise_error()
+        watchers.append(ref(shell.user_ns["Out"][number]))
+    gc.collect()
+    # IPython also keeps the last three outputs as "_", "__" and "___".
+    assert [watcher() is None for watcher in watchers] == [True] * 3 + [False] * 3
+    assert list(shell.user_ns["Out"]) == [6]
+    watchers[-1]().close()
 
 
 def test_a_cell_that_runs_again_closes_only_its_own_widgets(widget, monkeypatch):
