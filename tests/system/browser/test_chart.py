@@ -126,8 +126,8 @@ def test_line_of_a_measurement_is_straight_between_two_values(page: Page, count:
     assert middle == pytest.approx((begin + end) / 2, abs=1)
 
 
-def test_zoom_asks_for_whole_milliseconds(page: Page) -> None:
-    # Python confirms whole milliseconds: the label would change if the browser asked for others.
+def test_zoom_sends_integer_milliseconds(page: Page) -> None:
+    # Python confirms whole milliseconds: the label would change if the browser sent others.
     show(page, [(0, 10), (1, 20)])
     over = page.locator(".u-over").bounding_box()
     assert over is not None
