@@ -18,12 +18,6 @@ from itertools import chain
 from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Row, Session, Subscribers, batches
 
-_FORGOTTEN = (
-    "SELECT s.device_id, s.path, s.position FROM subscriptions s"
-    " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path WHERE s.state = 'active' AND r.observing = 0"
-)
-"""Resources that the device may have stopped to observe, although a subscription is active."""
-
 _UNSUBSCRIBED = (
     "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
     " AND s.state IN ('pending', 'active'))"
@@ -32,8 +26,10 @@ _UNSUBSCRIBED = (
 
 TO_OBSERVE = (
     "SELECT path, min(position) AS position FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
-    f" AND state = 'pending' UNION ALL SELECT path, position FROM ({_FORGOTTEN} AND s.device_id = :device_id)"
-    " AS forgotten) AS needed GROUP BY path"
+    " AND state = 'pending' UNION ALL SELECT s.path, s.position FROM subscriptions s"
+    " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
+    # The device may have stopped to observe it.
+    " WHERE s.device_id = :device_id AND s.state = 'active' AND r.observing = 0) AS needed GROUP BY path"
 )
 """The resources of a device that need a subscribe command, with the position of their rule, which gives the order."""
 
@@ -191,10 +187,10 @@ def clear_ended(session: Session, device_id: str) -> None:
 
 def devices_with_work(session: Session) -> list[str]:
     """Return the devices with observations to start or to cancel."""
+    # An index has the resources that are subscribed and not observed, or observed and not subscribed.
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'pending'"
-        f" UNION SELECT device_id FROM ({_FORGOTTEN}) AS forgotten"
-        f" UNION SELECT device_id FROM resources r WHERE observing = 1 AND {_UNSUBSCRIBED}"
+        " UNION SELECT device_id FROM resources WHERE observing <> subscribed"
     )
     return [row[0] for row in rows]
 

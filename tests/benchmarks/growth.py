@@ -1,8 +1,9 @@
 """Costs that must not grow with the fleet, the notification log or the rules; nothing here may be quadratic.
 
-It measures E1, writes and events with 1,000, 10,000 and 100,000 devices in the database; a page at the end of the log
-and events into it, with a short and a long log; registrations under many presubscription rules, the first against the
-last; and such rules applied to a fleet.
+It measures E1, writes, events, pages of the directory and the start of a server with 1,000, 10,000 and 100,000 devices
+in the database; a page at the end of the log and events into it, with a short and a long log; registrations under many
+presubscription rules, the first against the last; and such rules applied to a fleet. For a million devices, run it with
+``--growth 1000,1000000 --resources 10``: filling the database takes five minutes and 1.8 GB.
 
 In a large fleet, an event costs more because of its pages. Distant devices share no page, so each event writes two,
 that of its value and that of its device: first to the write-ahead log, then at a checkpoint to the database. Statements
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -42,7 +44,7 @@ from device_object import object_requests
 from filling import Filled, fill
 from measuring import Figure, alternate, at_most, median, ratio
 from run_settings import Run, get, post
-from serving import add_devices, client_of, observation_rate, with_device_side
+from serving import add_devices, client_of, mirror_on, observation_rate, with_device_side
 
 NAME = "growth"
 _SWITCH = "/3311/0/5850"
@@ -52,6 +54,13 @@ _PAGE = 100
 _SHORT_LOG = 1000
 _FEW_RULES_SHARE = 10
 _LINKS = 900
+_PAGES = {
+    "page in the middle": "after={}",
+    "page of a state": "state=registered&after={}",
+    "page of a type that no device has": "endpoint_type=none",
+    "page of a time without updates": "updated_at__gte=2100-01-01T00:00:00Z",
+}
+"""Queries of the directory. A device id replaces the braces."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -63,21 +72,37 @@ def measure(run: Run) -> Iterator[Figure]:
 
 def devices_grow(run: Run) -> Iterator[Figure]:
     sizes = run.scale.growth
+    fleets = {
+        size: fill(run.folder / f"{size}.db", device_count=size, resource_count=run.scale.resources) for size in sizes
+    }
+    starts = {f"{size:,}": partial(start_seconds, run, filled) for size, filled in fleets.items()}
+    samples = alternate(starts, run.scale.rounds)
+    small, *others = starts
+    for large in others:
+        yield ratio(NAME, f"start at {large} / {small} devices", samples, large, small, "s", at_most(1.3))
     with ExitStack() as stack:
         sides: dict[str, Callable[[], float]] = {}
-        for size in sizes:
-            filled = fill(run.folder / f"{size}.db", device_count=size, resource_count=run.scale.resources)
+        for size, filled in fleets.items():
             server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
             filled.path.unlink()
             sides[f"E1 {size:,}"] = partial(run.rate, server, object_requests(filled)[:_REQUESTS])
             sides[f"write {size:,}"] = partial(run.rate, server, write_requests(server, filled.key))
             sides[f"event {size:,}"] = partial(event_rate, run, devices, filled)
+            for what, query in _PAGES.items():
+                request = get(f"/v3/devices?limit={_PAGE}&{query.format(filled.device_ids[size // 2])}", filled.key)
+                sides[f"{what} {size:,}"] = partial(run.rate, server, [request])
         samples = alternate(sides, run.scale.rounds)
-    for what in ("E1", "write", "event"):
+    for what in ("E1", "write", "event", *_PAGES):
         for size in sizes[1:]:
             small, large = f"{what} {sizes[0]:,}", f"{what} {size:,}"
             goal = at_most(1.2 if what == "event" else 1.3)
             yield ratio(NAME, f"{what} at {sizes[0]:,} / {size:,} devices", samples, small, large, "/s", goal)
+
+
+def start_seconds(run: Run, filled: Filled) -> float:
+    began = time.perf_counter()
+    with mirror_on(run, filled.url, run.cores.one):
+        return time.perf_counter() - began
 
 
 def log_grows(run: Run) -> Iterator[Figure]:

@@ -15,7 +15,8 @@ from mirror_server.store.session import Session
 _OF_TABLE = "location address is_secure identity version binding prefix structured links_hash to_discover tokens"
 _OF_DIRECTORY = "endpoint_name queue_mode lifetime_seconds registration_expires_at last_contact_at"
 _COLUMNS = ["d.device_id", *_OF_TABLE.split(), *_OF_DIRECTORY.split()]
-_REGISTERED = "FROM registrations r JOIN devices d ON d.device_id = r.device_id WHERE registered = 1"
+# CROSS, so that SQLite does not read the devices of other backends.
+_REGISTERED = "FROM registrations r CROSS JOIN devices d WHERE d.device_id = r.device_id AND registered = 1"
 
 _SHORTEST_GRACE_SECONDS = 120
 """All retransmissions of an update sent while the service was down arrive within 93 s (RFC 7252, 4.8.2)."""

@@ -41,7 +41,9 @@ class StoredSimulation:
             rows = session.rows(
                 "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END,"
                 " CASE WHEN reported_origin <> 'read' THEN reported_at ELSE changed_at END"
-                " FROM resources r JOIN simulated_devices s ON s.device_id = r.device_id WHERE changed_at IS NOT NULL"
+                # CROSS, so that SQLite does not read the resources of all devices.
+                " FROM simulated_devices s CROSS JOIN resources r"
+                " WHERE r.device_id = s.device_id AND changed_at IS NOT NULL"
             )
         return [
             LastObserved(device_id, path, None if value is None else bytes(value).decode(errors="replace"), observed_at)

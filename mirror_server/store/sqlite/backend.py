@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -42,7 +44,12 @@ from mirror_server.store.sqlite.files import (
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 _RETRY_SECONDS = 0.01
+
+_CHECKED_AT_START_BYTES = 64 * 2**20
+"""A larger file is checked for damage after it was opened. A check takes some seconds per GB."""
 
 # The pages that a group of work changes stay in memory until the commit. SQLite's default of 2 MB is only 500 pages,
 # after which it would write them to disk before the commit.
@@ -53,6 +60,7 @@ _WRITER_CACHE_KIB = 32 * 1024
 _CHECKPOINT_PAGES = 8000
 
 
+_CHECK = "quick_check(1)"
 _LOST = {
     "a row points to a device that does not exist": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
 }
@@ -120,6 +128,8 @@ class SqliteBackend:
     ) -> None:
         self._path = path
         self._file: tuple[int, int] | None = None
+        self._is_damaged = False
+        self._check: threading.Thread | None = None
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
@@ -129,7 +139,7 @@ class SqliteBackend:
             with suppress(FileExistsError):
                 # Created before SQLite opens it: only the owner may read it and the files that SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
-            _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
+            is_checked = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -138,6 +148,10 @@ class SqliteBackend:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
+        if not is_checked:
+            self._checking = self._connect()
+            self._check = threading.Thread(target=self._check_file, name="check-file", daemon=True)
+            self._check.start()
 
     process_id = "the only one"
     is_shared = False
@@ -161,7 +175,7 @@ class SqliteBackend:
 
     def commit(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        self._reject_other_file()
+        self._reject_unusable_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
@@ -212,6 +226,8 @@ class SqliteBackend:
 
     def backup(self, path: Path) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._check is not None:
+            self._check.join()
         with closing(self._connect()) as source:
             copy_of(source, path)
 
@@ -224,6 +240,12 @@ class SqliteBackend:
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
+        if self._check is not None:
+            while self._check.is_alive():
+                # Repeated, because it has no effect before the check has started.
+                self._checking.interrupt()
+                self._check.join(_RETRY_SECONDS)
+            self._checking.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()
@@ -238,12 +260,29 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
-    def _reject_other_file(self) -> None:
-        """Reject a file that has lost its name, because changes to it are lost when it is closed.
+    def _check_file(self) -> None:
+        """Check a large file for damage. A damaged one is used no further, because that would damage it more."""
+        try:
+            complaints = complaints_of(self._checking, _CHECK)
+        except sqlite3.Error as error:
+            if code_of(error) != sqlite3.SQLITE_INTERRUPT:
+                _log.warning("cannot check the database %s for damage: %s", self._path, error)
+            return
+        if complaints:
+            _log.error("the database %s is damaged: %s; stop the server; %s", self._path, complaints[0], DAMAGED_CURE)
+            self._is_damaged = True
+
+    def _reject_unusable_file(self) -> None:
+        """Reject a damaged file, and one that has lost its name, because changes to it are lost when it is closed.
 
         Raises:
-            StorageFailed: The file was removed or replaced, or this cannot be checked.
+            StorageFailed: The file is damaged, was removed or replaced, or this cannot be checked.
         """
+        if self._is_damaged:
+            raise StorageFailed(
+                "cannot use its database, because the file is damaged; the operator has to stop the server and restore"
+                " a backup"
+            )
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, cure = "removed", "restore a backup"
             if found is not None:
@@ -259,7 +298,7 @@ class SqliteBackend:
             )
 
     def _connect(self) -> sqlite3.Connection:
-        self._reject_other_file()
+        self._reject_unusable_file()
         # Without isolation level, because sqlite3 would begin transactions by itself. Any thread may use an idle
         # connection.
         connection = sqlite3.connect(
@@ -273,18 +312,23 @@ class SqliteBackend:
         return connection
 
 
-def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> bool:
     """Create the schema in a new file, or upgrade an older one. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
+
+    Returns:
+        Whether the file was checked for damage. A large file with the newest schema is not.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        # Using a damaged file would damage it more, and make the next backup unusable.
-        if complaints := complaints_of(connection, "quick_check(1)"):
-            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
+        is_large = path.stat().st_size > _CHECKED_AT_START_BYTES
+        if not is_large:
+            _reject_damage(connection, path)
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (keep_schema and found):
-            return
+            return not is_large
+        if is_large:
+            _reject_damage(connection, path)
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have upgraded it before this transaction began.
@@ -304,6 +348,13 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             )
         schema.upgrade(partial(_run_script, connection), outdated, found)
         connection.execute("COMMIT")
+    return True
+
+
+def _reject_damage(connection: sqlite3.Connection, path: Path) -> None:
+    """Reject a damaged file. Using it would damage it more, and make the next backup unusable."""
+    if complaints := complaints_of(connection, _CHECK):
+        raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
 
 
 def _reason_to_stop(older: Sequence[str], core: str) -> str:

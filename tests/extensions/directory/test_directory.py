@@ -7,6 +7,7 @@ from asgi_requests import check_off_the_loop
 
 from mirror_sdk.wire.directory import FILTER_FIELDS, FILTER_OPERATORS, Device, DevicePage
 from mirror_server.config import Settings
+from mirror_server.store import devices as stored_devices
 from mirror_server.web.asgi_bridge import ASGIBridge
 
 DEVICES = "/v3/devices"
@@ -36,8 +37,11 @@ def ids(shared_server, key):
     return found
 
 
-@pytest.fixture
-def names(server, key):
+@pytest.fixture(params=["by index", "by id"])
+def names(server, key, monkeypatch, request):
+    if request.param == "by id":
+        monkeypatch.setattr(stored_devices, "_MANY", 1)
+
     def call(query):
         answer = server.call(key, "GET", f"{DEVICES}?{query}")
         assert answer.status_code == 200, answer.get_data()
