@@ -127,7 +127,8 @@ def _planned(session: Session, condition: Condition) -> Condition:
     (where,), parameters = where_of([condition])
     found = session.rows(f"SELECT 1 FROM devices WHERE {where} LIMIT {_MANY}", **parameters)
     among = f"device_id IN (SELECT device_id FROM devices WHERE {column} {comparison} ({{}}))"
-    return replace(condition, column=f"+{column}", among=among if len(found) < _MANY else None)
+    # No index has this expression.
+    return replace(condition, column=f"coalesce({column}, {column})", among=among if len(found) < _MANY else None)
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
