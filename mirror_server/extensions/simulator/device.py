@@ -88,8 +88,8 @@ class SensorReading(NamedTuple):
 class RunningResource:
     """The state of a resource of a simulated device.
 
-    While ``value`` is ``None``, the value follows the model of the kind. ``baseline_at`` is the time of the first value,
-    which a new device does not send.
+    While ``value`` is ``None``, the value follows the model of the kind. ``baseline_at`` is the time of the first
+    value, which a new device does not send.
     """
 
     value: str | None = None
