@@ -58,7 +58,7 @@ def tail_batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches."""
+    """Concatenate batches to one batch."""
     some = [batch for batch in batches if batch.num_rows]
     if len(some) < 2:
         return some[0] if some else NO_ROWS
@@ -138,7 +138,7 @@ def _sort_order(batch: pa.RecordBatch) -> Integers | None:
 
 
 def _series_of(batch: pa.RecordBatch) -> Integers:
-    """Return a number for each row that identifies its device and path. The numbers are ordered like these."""
+    """Return a number for each row that identifies its device and path, in the order of devices and paths."""
     paths = ranks(batch.column("path"))
     return ranks(batch.column("device_id")) * (int(paths.max(initial=0)) + 1) + paths
 

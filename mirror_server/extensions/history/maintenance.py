@@ -72,7 +72,7 @@ class Retention:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread that maintains the history."""
         # The previous thread may still be in the middle of a task after it was stopped, so it keeps its own event.
         self._is_ending = threading.Event()
         self._is_archive_clean = False

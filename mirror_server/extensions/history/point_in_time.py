@@ -65,7 +65,7 @@ class RowsUpTo(RowFilter):
     """Selects the rows that were known at a time.
 
     Attributes:
-        instant: The time.
+        instant: The time at which the rows were known.
         checkpoint: The time and the revision of the checkpoint that contains all rows up to both. ``None`` means that
             there is no checkpoint.
     """
@@ -260,7 +260,7 @@ def rows_up_to(
     Args:
         reading: The transaction.
         where: The filter of devices and paths.
-        instant: The time.
+        instant: The time of the state.
         compacted_only: Whether to leave out the rows of the tail and the pending writes.
     """
     last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)

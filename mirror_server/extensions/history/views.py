@@ -252,7 +252,7 @@ def snapshot_at(
     """Return the fleet at an earlier time, in the formats of a snapshot.
 
     Args:
-        instant: The time.
+        instant: The time of the state.
         conditions: The conditions that a device must meet.
         patterns: The paths of the resources. If it is empty, all resources are returned.
         form: The content type of the response.

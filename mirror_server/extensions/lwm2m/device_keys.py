@@ -189,7 +189,7 @@ def delete(session: Session, endpoint_name: str) -> bool:
 
 
 class Identities:
-    """The keys that DTLS sessions use. It detects when an operator changes one of them. It belongs to one event loop.
+    """The keys that DTLS sessions use, which detects changes by operators. It belongs to one event loop.
 
     Args:
         database: The database with the keys.

@@ -50,9 +50,8 @@ class RegisteredDevice(RegistrationParameters):
         is_silent: Whether the device has not responded to the last request and has sent nothing since then.
         is_reachable: Whether messages can be sent to the device. If not, this becomes possible with its next message.
         observed: The observed resources by path.
-        read_formats: The content formats for reads, by path. Only formats that are not the first one to try are stored.
-        write_formats: The content formats for writes, by path. Only formats that are not the first one to try are
-            stored.
+        read_formats: The content formats for reads, by path. A path is missing if the first format to try works.
+        write_formats: The content formats for writes, by path. A path is missing if the first format to try works.
         is_being_discovered: Whether the paths in ``to_discover`` are being discovered.
         turn: The lock that limits the device to one request in flight.
         exchange: The task that waits for the response to the request in flight.

@@ -270,8 +270,7 @@ class RegistrationHandler:
     def _log_rejection(self, peer: Peer, request: str, response: Response) -> Response:
         if not response.is_success:
             self.counts.rejected += 1
-            # These rejections are not logged, because a device that registers too often would use up the lines of other
-            # devices.
+            # A device that registers too often is not logged, because it would use up the lines of other devices.
             if response.code != _TOO_MANY:
                 self._rejections.warn("%s from %s rejected: %s", request, peer.address, error_text(response))
         return response

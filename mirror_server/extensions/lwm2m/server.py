@@ -122,7 +122,7 @@ class LwM2MServer:
         self._sweep()
 
     async def end(self) -> None:
-        """Cancel all commands."""
+        """Cancel all commands, and stop sending new ones."""
         self._device_session = None
         for task in self._tasks:
             task.cancel()

@@ -73,7 +73,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The response to a call."""
+    """The response of the leader to a call."""
 
     status: int
     headers: Sequence[Sequence[str]]

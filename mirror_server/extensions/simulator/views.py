@@ -147,7 +147,7 @@ def deregister(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", ResponseSpec(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
-    """Return the time of the server."""
+    """Return the current time by the clock of the server, and whether that clock is manual."""
     return json_response(_clock(_control()))
 
 

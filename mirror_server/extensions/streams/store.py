@@ -22,7 +22,7 @@ class WebsocketRow:
 
 
 def find(session: Session, app_id: str) -> WebsocketRow | None:
-    """Return the websocket channel of an application, or ``None`` if there is none."""
+    """Return the websocket channel of an application, or ``None`` if the application has no channel."""
     row = session.row(
         "SELECT registration, connection, process_id FROM websockets WHERE app_id = :app_id", app_id=app_id
     )

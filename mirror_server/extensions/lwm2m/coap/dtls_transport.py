@@ -156,7 +156,7 @@ class _Session:
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
-        """Return the mapping in which the library finds the key of an identity."""
+        """Return this object, which the library uses as the mapping from identities to keys."""
         return self
 
     def __contains__(self, identity: bytes) -> bool:
@@ -408,7 +408,7 @@ class DtlsTransport:
             self._end(next(iter(self._open.values())))
 
     def _end_broken(self, session: _Session) -> None:
-        """End a session that one of the sides has closed or that has failed."""
+        """End a session that the peer or the server has closed, or that has failed."""
         address = session.peer.address
         if self._open.get(address) is session:
             self._end(session)

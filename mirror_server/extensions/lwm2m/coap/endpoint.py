@@ -47,7 +47,7 @@ _TOO_LARGE = code_number("4.13")
 
 
 class _ValueChanged(Exception):
-    """The value changed between two of its blocks."""
+    """A value changed while its blocks were being read."""
 
 
 class CoapEndpoint:

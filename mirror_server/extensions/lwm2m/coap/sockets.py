@@ -218,7 +218,7 @@ class _KernelDrops:
         self._timer = self._loop.call_later(_DROPS_SECONDS, self._count_drops)
 
     def stop(self) -> None:
-        """Stop counting."""
+        """Stop counting dropped datagrams."""
         self._timer.cancel()
 
     def _count_drops(self) -> None:

@@ -178,7 +178,7 @@ class LwM2MDevice:
         self._resources[resource.path] = resource
 
     def remove(self, path: str) -> None:
-        """Remove a resource."""
+        """Remove the resource at a path. The next registration or update with links no longer announces it."""
         del self._resources[path]
 
     def resource(self, path: str) -> DeviceResource:

@@ -124,8 +124,7 @@ class DeviceRunner:
     def _renewal_at(self) -> Instant:
         if self._retry_at is not None:
             return self._retry_at
-        # If the session was lost, the device contacts the server immediately, so the time of the contact has already
-        # passed.
+        # This time has already passed, so a device that has lost its session renews its registration immediately.
         if not self._device.is_connected:
             return self._renewed_at
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
