@@ -28,7 +28,7 @@ from fsspec.implementations.local import LocalFileSystem
 from mirror_server.store.backend import redacted
 
 OTHER_DAY = "other"
-"""The name for all days that have no folder. Data sets would use null for them, but pandas cannot read null here."""
+"""The value of ``day`` for days without a folder. Data sets use null for this, but pandas cannot read null there."""
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
@@ -166,7 +166,7 @@ class Archive:
         return int(self._files.size(self._path(name)))
 
     def delete(self, name: str) -> None:
-        """Delete a file, unless it does not exist.
+        """Delete a file if it exists.
 
         Raises:
             OSError: The file cannot be deleted.
@@ -184,7 +184,10 @@ def _begin_of(name: str, members: int) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Create a folder within the folder of the archive, which must exist because its disk may not be mounted."""
+    """Create a folder in the folder of the archive.
+
+    The folder of the archive is not created, because its disk may not be mounted.
+    """
     if not folder.exists():
         folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)

@@ -121,12 +121,12 @@ class Compaction:
     def compact(self, now: Instant, base_at: Instant) -> bool:
         """Move rows from the tail to a new segment if they are many, old or of a completed day.
 
-        Returns:
-            Whether rows were moved.
-
         Args:
             now: The current time.
             base_at: Rows that were received before this time are old.
+
+        Returns:
+            Whether rows were moved.
         """
         with self._database.read() as session:
             compacted_revision = history.state(session).compacted_revision

@@ -43,7 +43,7 @@ class HistoryQueries:
 
     @extends
     def lead(self) -> None:
-        """If the history is disabled, record that changes are not recorded from now on."""
+        """If the history is disabled, record that changes get no rows from now on."""
         if self.history is None:
             self._database.submit_durable(history.end)
 

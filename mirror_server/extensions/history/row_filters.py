@@ -120,7 +120,7 @@ class RowFilter:
 
 
 def age_starts_at(received_at: Instant, changed_at: Instant) -> Instant:
-    """Return the time from which the age of a row counts, which is at most a day after its receipt."""
+    """Return the time at which the age of a row starts to count. It is at most a day after the receipt of the row."""
     return max(received_at, min(changed_at, received_at + _CLOCK_AHEAD))
 
 

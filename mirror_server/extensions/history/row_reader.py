@@ -63,7 +63,7 @@ class OrderedRows(NamedTuple):
     name: str
     bounds: Bounds
     source: Callable[[], object]
-    """Opens the source that :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
+    """A function that opens the source for :class:`~mirror_server.extensions.history.parquet.ParquetRows`."""
 
 
 Run = list[OrderedRows]
@@ -238,7 +238,7 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
 
 
 def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
-    """Start all sources that may have rows up to the boundary, so that all rows up to it are in memory. Return it."""
+    """Start all sources that may have rows up to the boundary, so that they are in memory. Return the boundary."""
     while True:
         boundaries = [head.boundary for head in heads]
         boundary = (max(boundaries) if descending else min(boundaries)) if boundaries else None

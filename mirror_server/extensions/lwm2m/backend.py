@@ -120,7 +120,7 @@ class LwM2MBackend:
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:
-        """Extend the registrations that could not be updated since this time, and resume their expiry."""
+        """Extend the registrations that could not be updated since an interruption, and resume their expiry."""
         registration_store.prolong(session, since, self._services.clock.now())
         if self._lwm2m_server is not None:
             expiries = registration_store.expiries(session)

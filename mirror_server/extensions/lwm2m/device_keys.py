@@ -189,7 +189,7 @@ def delete(session: Session, endpoint_name: str) -> bool:
 
 
 class Identities:
-    """The keys that DTLS sessions use, which detects changes by operators. It belongs to one event loop.
+    """A reader of device keys. It detects changes of the keys that sessions use, and belongs to one event loop.
 
     Args:
         database: The database with the keys.

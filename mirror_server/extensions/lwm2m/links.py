@@ -44,7 +44,7 @@ class LinkedResource:
     """A resource that a link describes.
 
     Attributes:
-        announced: The resource in the form for the directory.
+        announced: The resource as the directory stores it.
         auto_token: The token of the notifications if the resource is auto-observed, otherwise ``None``.
         published: The value that the link contains, or ``None``.
     """

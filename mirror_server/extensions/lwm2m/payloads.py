@@ -115,7 +115,9 @@ def is_doubtful(part: ReportedPayload) -> bool:
 
 
 def written_values(path: str, content: Content) -> list[tuple[str, Content]]:
-    """Return the values in a write of an object instance as pairs of path and content. Each path has its last value.
+    """Return the values in a write of an object instance, as pairs of path and content.
+
+    If a path occurs several times, only its last value is returned.
 
     Raises:
         BadPayload: The content type is unknown or cannot represent an object instance, or the payload is not valid.

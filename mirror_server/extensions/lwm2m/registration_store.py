@@ -65,9 +65,9 @@ def expiries(session: Session) -> dict[str, Instant]:
 
 
 def prolong(session: Session, since: Instant, now: Instant) -> None:
-    """Extend the registrations that could not be updated since a time.
+    """Extend the registrations that could not be updated after the time ``since``.
 
-    A registration gets the time that it had left at that time, and at least its grace period. A device whose
+    A registration gets the remaining time that it had at ``since``, and at least its grace period. A device whose
     registration has become unknown may give up permanently, so an outage must not make it expire.
     """
     expiring = session.rows(

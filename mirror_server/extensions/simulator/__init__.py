@@ -47,7 +47,7 @@ def storage() -> Storage:
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """Return whether there are simulated devices, which must be the same for all processes on one database."""
+    """Return the option for simulated devices, which must be the same for all processes on one database."""
     return "without --simulate" if settings.of(SimulatorSettings).simulate is None else "with --simulate"
 
 

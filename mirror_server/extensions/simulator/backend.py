@@ -230,7 +230,7 @@ class SimulatorBackend:
             turn.save(running)
 
     def register(self, device_id: str) -> None:
-        """Make the device register again from scratch. As in LwM2M, a full registration ends its observations.
+        """Make the device send a full registration. As in LwM2M, this ends all observations of the device.
 
         Raises:
             UnknownSimulatedDevice: No simulated device has this id.

@@ -18,8 +18,8 @@ class ClockPacer:
 
     Args:
         control: The control of the simulator, which advances the clock.
-        pace: The number of seconds by which the clock advances per second of real time. The clock stands still if it is
-            0.
+        pace: The number of seconds by which the clock advances per second of real time. If it is 0, the
+            clock is not advanced.
     """
 
     def __init__(self, control: SimulatorControl, pace: float) -> None:
@@ -30,13 +30,13 @@ class ClockPacer:
 
     @extends(specname="started")
     def start(self) -> None:
-        """Start to advance the clock, unless the pace is 0."""
+        """Start advancing the clock, unless the pace is 0."""
         if self._pace:
             self._thread.start()
 
     @extends(specname="stop", tryfirst=True)
     def close(self) -> None:
-        """Stop to advance the clock, before the simulator stops."""
+        """Stop advancing the clock, before the simulator stops."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()

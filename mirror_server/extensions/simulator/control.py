@@ -31,7 +31,7 @@ _STORE_SECONDS = 30
 CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
 """The end of a manual clock, which stops before this time.
 
-No timestamp can be later than the end of that year, and retention periods must end after the current time.
+Timestamps cannot be after the year 9999. The last year is left for retention periods, which end after the current time.
 """
 
 

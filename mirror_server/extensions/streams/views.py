@@ -161,7 +161,7 @@ def connect_websocket() -> Response:
     Libraries send pongs automatically, even before the program has read the message. So before you close a websocket,
     process the messages that the library still holds. The next websocket starts after the last message that had a pong.
 
-    The server closes a websocket with 1001 when another one of the key is opened, when the channel is deleted, or when
+    The server closes a websocket with 1001 when the key opens another websocket, when the channel is deleted, or when
     the server stops. 1008 means that the key is missing, wrong or revoked, or lacks a scope. 1011 means that there is
     no channel, that a pong was late, or that the server failed. The close reason has details. Other operations respond
     with 401, 403 or 404 in the cases of 1008 and of a missing channel. This operation opens the websocket and then

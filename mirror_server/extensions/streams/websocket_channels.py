@@ -139,7 +139,7 @@ class WebsocketChannels:
         return ChannelSocket(self, self._log, app_id, is_admitted)
 
     def refresh(self, *app_ids: str) -> None:
-        """Apply changes of these channels, and end connections that another one of the same channel has replaced."""
+        """Apply changes of the channels of these applications. End connections that are no longer the current one."""
         for app_id in app_ids:
             # Copy the connections before the query. A connection that opens after the query is newer than the result,
             # so the result must not end it.

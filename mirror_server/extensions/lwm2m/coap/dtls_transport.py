@@ -77,7 +77,7 @@ It is global because the library keeps a bare pointer to it.
 
 @dataclass(slots=True)
 class _SessionEvents:
-    """The events during one datagram: a handshake that started, completed or failed, received data, written records."""
+    """The effects of one datagram: a started, completed or failed handshake, received data, and written records."""
 
     server_hello_sent: bool = False
     connected: bool = False

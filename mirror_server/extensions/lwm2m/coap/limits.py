@@ -24,8 +24,8 @@ class Tuning:
             less than the 2 s after which the device would retransmit the request.
         response_seconds: The time limit for a request with all of its blocks.
         exchange_lifetime_seconds: The time for which a request is remembered, so that a duplicate is not handled twice.
-            A device retransmits for at most 93 s. RFC 7252 adds 154 s for slow networks. During that time, a restarted
-            device that reuses its message ids would get the response to an earlier request.
+            A device retransmits for at most 93 s. The 154 s that RFC 7252 adds for slow networks are left out. In that
+            time, a restarted device that reuses its message ids would get the response to an earlier request.
         handshake_seconds: The time limit for a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device`.
     """
 
@@ -49,12 +49,12 @@ class CoapLimits:
             of concurrent registrations.
         requests_in_progress_of_peer: The maximum number of requests in progress from one device.
         messages_per_second_of_peer: The sustained rate limit of one device. Messages above the limit are dropped. A
-            device that sends notifications for a hundred resources per second needs half of it.
+            device that sends notifications for a hundred resources per second needs half of that rate.
         burst_of_peer: The number of messages that one device may send in a burst, in addition to the sustained rate.
         remembered_messages: The maximum number of messages that are remembered to recognize duplicates.
         remembered_addresses: The maximum number of addresses with a cached local address and a rate limit.
         uploads: The maximum number of incomplete block-wise transfers.
-        uploads_bytes: The maximum number of bytes in these transfers.
+        uploads_bytes: The maximum number of bytes in the incomplete block-wise transfers.
         upload_idle_seconds: The time without a block after which a transfer is dropped.
         handshakes: The maximum number of DTLS handshakes in progress from verified addresses.
         handshake_seconds: The time limit for a handshake.
@@ -86,7 +86,7 @@ DEFAULT_LIMITS = CoapLimits()
 
 
 class AddressRateLimiter:
-    """Rate limits per address, which are a number of messages per second and a burst.
+    """Rate limits per address. Each allows a number of messages per second, plus a burst.
 
     If the process reads messages too slowly, the kernel drops messages of any device. Without limits, a device that
     sent 10,000 notifications per second made another device lose 3 to 10 of 20 messages. Dropping a message unread

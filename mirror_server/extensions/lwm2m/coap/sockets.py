@@ -256,7 +256,10 @@ class Udp6Transport:
         self._drops = drops
         remember = lru_cache(limits.remembered_addresses)
         self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
-        """Returns aiocoap's object for the address of a peer. It includes the local address that the peer sent to."""
+        """A function that returns aiocoap's object for the address of a peer.
+
+        The object includes the local address to which the peer sent its last datagram.
+        """
         # While a peer is cached, all messages of its address have the same Peer object, by which duplicates are
         # recognized.
         self._cached_peer = remember(

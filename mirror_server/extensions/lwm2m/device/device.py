@@ -170,7 +170,7 @@ class LwM2MDevice:
         """Add a resource. The next registration or update with links announces it.
 
         Raises:
-            ValueError: The path of the resource is not the path of a resource.
+            ValueError: ``resource.path`` is not the path of a resource, such as ``/3303/0/5700``.
         """
         *_, resource_id, resource_instance_id = parse_path(resource.path)
         if resource_id is None or resource_instance_id is not None:

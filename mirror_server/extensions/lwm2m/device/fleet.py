@@ -183,7 +183,7 @@ class DeviceRunner:
 class DeviceOptions:
     """The options that all devices of a fleet have in common. See :class:`LwM2MDevice`.
 
-    ``formats`` are the supported content formats. The default are all formats of the version.
+    ``formats`` are the supported content formats. By default, all formats of the version are supported.
     """
 
     server: str

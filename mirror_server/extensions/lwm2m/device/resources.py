@@ -54,8 +54,8 @@ class DeviceResource:
         observable: Whether the device announces the resource as observable.
         auto_observed_token: The token, of two bytes, with which changes are sent without an observe request. ``None``
             if the resource is not auto-observed.
-        accepts: A function that returns whether a value of the declared type may be written. By default all values may
-            be.
+        accepts: A function that returns whether a value of the declared type may be written. By default, all
+            values may be written.
         on_write: A function that is called with each written value.
         on_execute: A function that is called with the argument of each execute request. It makes the resource
             executable.
@@ -207,7 +207,7 @@ class DeviceObservations:
         return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
 
     def latest_at(self, observation: DeviceObservation) -> Instant | None:
-        """Return the time at which a notification is due even without a change, or ``None`` without a limit."""
+        """Return the time at which a notification is due even without a change, or ``None`` without ``pmax``."""
         seconds = self._inherited(observation).get("pmax")
         if seconds is None:
             return None

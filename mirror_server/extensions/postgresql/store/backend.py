@@ -54,7 +54,7 @@ _SCHEMA_LOCK = 0x6D6972726F7202
 _UNDER_WAY = 0x4D520000
 """The upper half of the key of a lock that marks a running transaction.
 
-The lower part is the number of changes at the start of the transaction, which therefore gets larger numbers only.
+The lower part is the newest revision at the start of the transaction. The transaction gets larger revisions only.
 """
 _MAX_CONFLICT_KEYS = 256
 """The maximum number of conflict keys that a transaction locks. If it has more, it runs exclusively.

@@ -32,7 +32,7 @@ CONNECT_SECONDS = 5
 _VERSION = b"version"
 _VERSION_STATEMENT = b"SELECT pg_postmaster_start_time(), pg_current_snapshot()"
 _RECOVERED_STATEMENT = b"SELECT pg_stat_get_bgwriter_stat_reset_time()"
-"""Returns the time of the last recovery from a crash.
+"""The statement that returns the time of the last recovery from a crash.
 
 After a recovery, PostgreSQL reuses the numbers of transactions that were not stored.
 """
