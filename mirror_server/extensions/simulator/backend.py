@@ -33,8 +33,8 @@ from mirror_server.service.devices import DeviceService
 class SimulatorBackend:
     """Simulated devices that act by themselves at the times of a clock.
 
-    All methods may be called on any thread. A method that changes devices returns only after it has made the calls to
-    the service that result from the change.
+    All methods may be called on any thread. A method that changes devices returns only after the resulting calls to the
+    service were made. The exception is :meth:`send`.
     """
 
     name = BACKEND
