@@ -1,6 +1,6 @@
-"""The history: reported values, completed writes and registrations, for as long as you choose. Off by default."""
+"""The history of reported values, completed writes and registrations, for a retention period. Off by default."""
 
-# Start reading with ``recorder``, which writes the rows, then ``service`` and ``maintenance``.
+# Start reading with ``recorder``, which writes the rows. Continue with ``service`` and ``maintenance``.
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _DEMO_SECONDS = 7 * 86_400
 
 @extends
 def needs() -> list[str]:
-    """Return the packages that read and write segments and files."""
+    """Return the names of the packages that read and write segments and files."""
     return ["fsspec", "numpy", "pyarrow"]
 
 
 @extends
 def settings() -> type:
-    """Add the settings of the history."""
+    """Return the class of the history settings."""
     return HistorySettings
 
 
 @extends
 def demo_settings() -> dict[str, Any]:
-    """Enable the history in a demo if its packages are installed."""
+    """Enable the history in a demo, if the packages of the history are installed."""
     return {"keep_history_seconds": _DEMO_SECONDS} if all(map(find_spec, needs())) else {}
 
 
 @extends
 def storage() -> Storage:
-    """Add the tables of the history."""
+    """Return the database tables of the history."""
     from mirror_server.extensions.history.store import history
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
@@ -62,19 +62,19 @@ def storage() -> Storage:
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Check the settings before anything is started."""
+    """Check the settings of the history before the server starts."""
     settings.of(HistorySettings).check()
 
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """Require that the history is enabled in all processes or in none."""
+    """Return the setting that must be the same in all processes, which is whether the history is enabled."""
     return "" if settings.of(HistorySettings).keep_history_seconds is None else ", with --keep-history"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Create the recorder, the retention and the queries, or without a history only queries that respond with 404."""
+    """Create the recorder, the maintenance and the queries. If the history is disabled, queries respond with 404."""
     from mirror_server.extensions.history.history_queries import HistoryQueries
 
     chosen, database, clock = services.settings.of(HistorySettings), services.database, services.clock
@@ -97,7 +97,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Add ``GET /v3/device-echo/history``."""
+    """Return the routes of the history."""
     from mirror_server.extensions.history.views import routes
 
     return [routes]
@@ -111,7 +111,7 @@ def snapshot_at(
     content_type: str,
     compression: Compression,
 ) -> Response:
-    """Return the fleet as of an earlier instant."""
+    """Return the snapshot of the fleet at an earlier time."""
     from mirror_server.extensions.history import views
 
     return views.snapshot_at(instant, conditions, patterns, content_type, compression)
@@ -119,7 +119,7 @@ def snapshot_at(
 
 @extends
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
-    """Erase a device from segments and the archive."""
+    """Return the operation that erases a device from the segments and the archive."""
     from mirror_server.extensions.history.archived_history import ArchivedHistory
 
     return ArchivedHistory(database, settings.of(HistorySettings).history_archive).erasure(device_id)
@@ -127,7 +127,7 @@ def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:
 
 @extends
 def check(database: Database, settings: Settings) -> Sequence[Violation]:
-    """Read all segments and files, and return what differs from the database."""
+    """Read all segments and files, and return how they differ from the database."""
     from mirror_server.extensions.history.archived_history import ArchivedHistory
 
     return ArchivedHistory(database, settings.of(HistorySettings).history_archive).violations()

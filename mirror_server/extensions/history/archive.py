@@ -1,12 +1,13 @@
-"""The archive: completed days as Parquet files, in a folder or at a URL that fsspec opens.
+"""The archive of the history, which stores completed days as Parquet files in a folder or at a URL that fsspec opens.
 
-The path of a file is ``day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet``, so that pandas, DuckDB, Dask, Spark and
-Polars read the folder as a data set with the column ``day``. Clocks that are far off would create a folder for each of
-their rows, so rows of unusual days are in ``day=other``.
+The path of a file is ``day=2026-11-22/devices-MIRROR-RUN-PART-WRITER.parquet``, so pandas, DuckDB, Dask, Spark and
+Polars can read the folder as a data set with the column ``day``. The rows of unusual days are in ``day=other``, because
+a clock that is far off would otherwise create a folder for each of its rows.
 
-The database lists the valid files. Any other file remains from a process that was killed; see :meth:`Archive.names`. A
-file never changes: when a device is erased, the other rows are written to a file with a new name, see
-:func:`name_of_rewrite`. Several mirrors may share a folder: each recognizes its own files by its name in them.
+The database lists the valid files. All other files were left by a process that was killed; see :meth:`Archive.names`. A
+file never changes. When a device is erased, the remaining rows are written to a file with a new name; see
+:func:`name_of_rewrite`. Several mirrors may share a folder, because each recognizes its files by the MIRROR part of
+their names.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ from fsspec.implementations.local import LocalFileSystem
 from mirror_server.store.backend import redacted
 
 OTHER_DAY = "other"
-"""The name for days without their own folder. Data sets use null for it, which pandas does not read."""
+"""The value of ``day`` for days without a folder. Data sets use null for this, but pandas cannot read null there."""
 
 _SUFFIX = ".parquet"
 _UNFINISHED = ".unfinished"
-# Values may be personal data, in the archive as in the database.
+# Values may be personal data, so only the owner may read the archive, as with the database.
 _OWNER_ONLY_FOLDER = 0o700
 _OWNER_ONLY_FILE = 0o600
 
 
 def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None = None) -> str:
-    """Return the name of a file. The parts of one run are sorted, one after the other.
+    """Return the name of a file. The files of one run contain sorted rows, which continue from one part to the next.
 
     Args:
-        mirror: The common part of the names of a mirror's files.
+        mirror: The name of the mirror, which all of its files have in common.
         day: The day of the rows.
         run: The number of the run.
-        part: The number of the part.
-        leader: The token of the leader if there are several processes: no other process ever writes this file.
+        part: The number of the file within the run.
+        leader: The token of the leader if there are several processes, so that no other process ever writes this file.
     """
     by = "" if leader is None else f"-{hashlib.sha256(leader.encode()).hexdigest()[:8]}"
     return f"day={day}/devices-{mirror}-{run:06}-{part:04}{by}{_SUFFIX}"
@@ -56,23 +57,23 @@ def name_of_rewrite(name: str) -> str:
 
 
 def part_prefix(name: str) -> str:
-    """Return the part of a file's name that the names of its replacements also have."""
+    """Return the prefix that the names of a file and of its replacements have in common."""
     return _begin_of(name, 4)
 
 
 def run_prefix(name: str) -> str:
-    """Return the common part of the names of the files of one run."""
+    """Return the prefix that the names of all files of a run have in common."""
     return _begin_of(name, 3)
 
 
 class Archive:
-    """Files by name. A file appears complete or not at all.
+    """The files of an archive, by name. A file becomes visible only when it is complete.
 
     Args:
-        location: A folder, or a URL.
+        location: The path of a folder, or a URL.
 
     Raises:
-        ValueError: No installed package opens such a URL.
+        ValueError: No installed package can open the URL.
     """
 
     def __init__(self, location: str) -> None:
@@ -84,7 +85,7 @@ class Archive:
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:
-        """Make the folder if it does not exist.
+        """Create the folder of the archive, unless it already exists.
 
         Raises:
             OSError: The folder cannot be created or written to.
@@ -94,26 +95,27 @@ class Archive:
             return
         for folder in reversed((Path(self._root), *Path(self._root).parents)):
             if not folder.exists():
-                # One by one: ``parents=True`` would create the parents with the default mode.
+                # The folders are created one by one, because ``parents=True`` would create the parents with the default
+                # mode.
                 folder.mkdir(_OWNER_ONLY_FOLDER, exist_ok=True)
         if not os.access(self._root, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._root)
 
     def names(self, mirror: str) -> set[str]:
-        """Return the files of a mirror that exist.
+        """Return the names of all existing files of a mirror.
 
         Raises:
             OSError: The folder cannot be read.
         """
-        # fsspec caches listings, but other processes write and delete files.
+        # fsspec caches listings, but other processes also write and delete files.
         self._files.invalidate_cache()
-        # Not by a pattern of the full path, because the name of a folder may look like a pattern.
+        # The names are not found by a pattern for the full path, because the name of a folder may look like a pattern.
         found = (PurePosixPath(path).parts[-2:] for path in self._files.find(self._root, maxdepth=2))
         own = f"devices-{mirror}-"
         return {"/".join(names) for names in found if names[0].startswith("day=") and names[-1].startswith(own)}
 
     def source(self, name: str) -> Any:
-        """Open a file for pyarrow.
+        """Open a file in a form that pyarrow can read.
 
         Raises:
             FileNotFoundError: The file does not exist.
@@ -121,18 +123,19 @@ class Archive:
         """
         if self._is_local:
             return pa.OSFile(self._path(name))
-        # Read completely, so that a concurrent replacement does not matter; such files have some megabytes.
+        # The file is read completely, so that its concurrent replacement does not matter. Such files have a few
+        # megabytes.
         return pa.BufferReader(self._files.cat_file(self._path(name)))
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Any]:
-        """Write a file. Afterwards it exists under its name, durably, or nothing has changed.
+        """Write a file. The file either exists afterwards under its name, durably, or nothing has changed.
 
         Raises:
             OSError: The file cannot be written.
         """
         if not self._is_local:
-            # Object stores show a file only when it is complete.
+            # Object stores show a file only after it is complete.
             sink = pa.BufferOutputStream()
             yield sink
             self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
@@ -142,13 +145,13 @@ class Archive:
         _make_folder(path.parent)
         unfinished = path.with_suffix(_UNFINISHED)
         try:
-            # A file of a killed process may have another mode.
+            # A file that was left by a killed process may have another mode.
             unfinished.unlink(missing_ok=True)
             unfinished.touch(_OWNER_ONLY_FILE)
             with unfinished.open("wb") as file:
                 yield file
                 file.flush()
-                # Before the file gets its name: after a crash, a file with a name is complete.
+                # This happens before the file gets its name, so that a file with a name is complete even after a crash.
                 os.fsync(file.fileno())
             unfinished.replace(path)
             _make_durable(path.parent)
@@ -163,7 +166,7 @@ class Archive:
         return int(self._files.size(self._path(name)))
 
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists.
+        """Delete a file if it exists.
 
         Raises:
             OSError: The file cannot be deleted.
@@ -181,14 +184,17 @@ def _begin_of(name: str, members: int) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder in the archive's own, which must exist: if it does not, its disk may not be mounted."""
+    """Create a folder in the folder of the archive.
+
+    The folder of the archive is not created, because its disk may not be mounted.
+    """
     if not folder.exists():
         folder.mkdir(_OWNER_ONLY_FOLDER)
         _make_durable(folder.parent)
 
 
 def _make_durable(folder: Path) -> None:
-    # Windows cannot open a folder to synchronize it.
+    # Windows cannot open a folder in order to synchronize it.
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,6 +1,6 @@
-"""Maintenance commands for the part of the history that is in segments and in an archive.
+"""Maintenance commands for the part of the history that is in segments and in the archive.
 
-Imported without the packages of the extra ``history``: most databases have no such part.
+This module can be imported without the packages of the extra ``history``, because most databases have no such part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
-"""Time to wait for a running server, which deletes erased rows every five seconds."""
+"""The time to wait for a running server, which deletes erased rows every five seconds."""
 _RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (
@@ -37,12 +37,12 @@ class ArchivedHistory:
     """The segments of a database, and the files of its archive.
 
     Args:
-        database: Where the history is.
-        location: The value of ``--history-archive``, or ``None`` without an archive.
+        database: The database of the history.
+        location: The value of ``--history-archive``, or ``None`` if there is no archive.
 
     Raises:
-        CannotServe: There are segments or files, and a package that reads them is not installed.
-        ClickException: There are files and no location, or no installed package opens the location.
+        CannotServe: There are segments or files, but a package that reads them is not installed.
+        ClickException: There are files, but no location or no installed package that can open it.
     """
 
     def __init__(self, database: Database, location: str | None) -> None:
@@ -73,8 +73,9 @@ class ArchivedHistory:
             raise click.ClickException(str(error)) from error
 
     def erasure(self, device_id: str) -> Erasure:
-        """Return the operation that erases a device from segments and files."""
-        # Counted before: afterwards its rows are not returned, and rows compacted in between would be counted nowhere.
+        """Return the operation that erases a device from the segments and files."""
+        # The rows are counted first, because afterwards they are no longer returned. Rows that are compacted in between
+        # would not be counted at all.
         count = 0 if self._is_empty else self._eraser.count_rows(self._database, self._archive, device_id)
         return Erasure({"history": count}, self._is_current, self._delete_erased)
 
@@ -82,13 +83,13 @@ class ArchivedHistory:
         return history.state(session).compacted_revision == self._compacted_revision
 
     def violations(self) -> list[Violation]:
-        """Read all segments and files, and return what is wrong."""
+        """Read all segments and files, and return how they differ from the database."""
         return [] if self._is_empty else list(self._consistency.violations(self._database, self._archive))
 
     def _delete_erased(self, is_alone: bool) -> str | None:
-        """Delete erased rows, or wait until the server has done that; return the reason if that failed.
+        """Delete the erased rows, or wait until the server has deleted them. Return the reason if that failed.
 
-        A running server with a history may be rewriting the same segments, so only that server deletes them.
+        A running server with a history may be rewriting the same segments. So only that server may delete the rows.
         """
         with self._database.read() as session:
             erased = segments.erasures(session)

@@ -1,6 +1,6 @@
-"""The history, and the fleet as of an earlier instant, as Arrow IPC streams. Source: wire.md 10.
+"""The history, and the fleet at an earlier time, as Arrow IPC streams. Source: wire.md 10.
 
-The history has one row per event. The fleet has the columns of a snapshot.
+The stream of the history has one row for each event. The stream of the fleet has the columns of a snapshot.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mirror_server.extensions.history.service import OpenQuery
 from mirror_server.store.resources import ResourceRow
 
 SCHEMA = pa.schema([columns.SCHEMA.field(name) for name in COLUMNS])
-"""The columns of the stream, as in the wire format. Strings are encoded as dictionaries."""
+"""The columns of the stream, in the order of the wire format. Strings are dictionary-encoded."""
 
 _MOST_ROWS = 32_768
 _MOST_BYTES = 4 * 1024 * 1024
@@ -36,18 +36,18 @@ _Numbers: TypeAlias = npt.NDArray[np.int32]
 
 
 class HistoryPage:
-    """The rows of one response in batches, and afterwards the data for its end.
+    """The rows of one response in batches. After the last batch, its attributes describe the end of the response.
 
     Args:
-        query: The rows.
-        app_id: The application that reads them.
-        limit: The maximum number of rows, or ``None`` for all.
+        query: The query that returns the rows.
+        app_id: The application that reads the rows.
+        limit: The maximum number of rows, or ``None`` for all rows.
 
     Attributes:
-        query: The rows.
-        row_count: The number of rows so far.
-        position: The position of the last of them.
-        has_more: Whether there are more than the limit.
+        query: The query that returns the rows.
+        row_count: The number of rows that have been returned so far.
+        position: The position of the last returned row.
+        has_more: Whether there are more rows than the limit.
     """
 
     def __init__(self, query: OpenQuery, app_id: str, limit: int | None) -> None:
@@ -59,7 +59,7 @@ class HistoryPage:
         self._limit = limit
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, Position]]:
-        """Return batches of rows, as the application may see them, each with the position of its last row."""
+        """Yield batches of the rows as the application may see them, each with the position of its last row."""
         for batch in self.query.batches():
             limited = batch if self._limit is None else batch.slice(0, self._limit - self.row_count)
             indices = np.arange(limited.num_rows, dtype=np.int32)
@@ -75,13 +75,15 @@ class HistoryPage:
 def arrow_stream(
     page: HistoryPage, compression: Compression, cursor: Callable[[Position], str], end: Callable[[], bytes]
 ) -> Generator[bytes]:
-    """Return the stream. Each batch has the cursor after its rows; the last one is empty and has the end.
+    """Yield the chunks of the stream. The metadata of each batch has the cursor that continues after its rows.
+
+    The last batch has no rows, and its metadata has the end of the response.
 
     Args:
-        page: The rows.
+        page: The rows of the response.
         compression: The compression of the buffers.
-        cursor: Makes the cursor that continues after a position.
-        end: Makes the end, after the last row.
+        cursor: A function that returns the cursor that continues after a position.
+        end: A function that returns the end of the response. It is called after the last row.
     """
     stream = StreamChunks(SCHEMA, compression)
     yield stream.head
@@ -91,7 +93,7 @@ def arrow_stream(
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Return each row by the names of its columns, with instants in milliseconds."""
+    """Yield each row as a dictionary with the names of its columns. Timestamps are in milliseconds."""
     for row in zip(*map(to_values, batch.columns), strict=True):
         yield dict(zip(COLUMNS, row, strict=True))
 
@@ -99,7 +101,7 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 def _bounded(
     rows: pa.RecordBatch, starts: _Numbers, *, most_rows: float = math.inf, most_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """Split rows at ``starts`` into small batches. The rows between two starts stay together."""
+    """Split rows into small batches, but only at ``starts``, so that the rows between two starts stay together."""
     if not rows.num_rows:
         return
     if len(starts) == 1 or (rows.num_rows <= most_rows and rows.nbytes <= most_bytes):
@@ -112,7 +114,7 @@ def _bounded(
 
 
 def _visible_to(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:
-    """Return the columns of the stream, with the category of a failed write only for its application.
+    """Return the columns of the stream. Only the application that submitted a write sees why the write failed.
 
     Source: specification 3.1, 7.
     """
@@ -130,13 +132,15 @@ def _of_issuer(categories: pa.DictionaryArray, app_ids: pa.DictionaryArray, app_
 
 
 class FleetState:
-    """The state of the fleet as flat rows: one per resource. A device without resources has one row without a path.
+    """The state of the fleet as flat rows, one for each resource.
+
+    A device without resources has one row without a path.
 
     Args:
-        query: The rows.
+        query: The query that returns the rows.
 
     Attributes:
-        device_count: The number of devices so far.
+        device_count: The number of devices that have been returned so far.
     """
 
     def __init__(self, query: OpenQuery) -> None:
@@ -144,7 +148,10 @@ class FleetState:
         self.device_count = 0
 
     def batches(self) -> Iterator[tuple[pa.RecordBatch, _Numbers]]:
-        """Return batches of rows, each with the start of every device in it, followed by the end of the batch."""
+        """Yield batches of rows, each with the index of the first row of each device.
+
+        The last index is the number of rows in the batch.
+        """
         for rows in self._query.batches():
             for part in _bounded(rows, _starts(rows), most_bytes=_MOST_BYTES_OF_DEVICES):
                 starts = np.append(_starts(part), np.int32(part.num_rows))
@@ -153,14 +160,16 @@ class FleetState:
 
 
 def fleet_stream(fleet: FleetState, compression: Compression, end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return the stream with the columns of a snapshot. Its last batch is empty and has the end.
+    """Yield the chunks of a stream with the columns of a snapshot.
+
+    The last batch has no rows, and its metadata has the end of the response.
 
     Args:
-        fleet: The rows.
+        fleet: The state of the fleet.
         compression: The compression of the buffers.
-        end: Makes the end, after the last row.
+        end: A function that returns the end of the response. It is called after the last row.
     """
-    # The extension may be left out of the server, and then nothing calls this.
+    # The snapshots extension may be left out of the server. In that case nothing calls this function.
     from mirror_server.extensions.snapshots.arrow import SCHEMA as SNAPSHOT  # noqa: PLC0415
 
     stream = StreamChunks(SNAPSHOT, compression)
@@ -171,7 +180,7 @@ def fleet_stream(fleet: FleetState, compression: Compression, end: Callable[[], 
 
 
 def devices_of(rows: pa.RecordBatch, starts: _Numbers) -> Iterator[tuple[str, str, list[ResourceRow]]]:
-    """Return id, endpoint name and resources of each device. Fields that the history does not have are ``None``."""
+    """Yield the id, endpoint name and resources of each device. Fields that the history does not have are ``None``."""
     columns = {name: to_values(rows.column(name)) for name in rows.schema.names}
     columns["desired_updated_at"] = [
         None if status in {None, DesiredStatus.PENDING} else at
@@ -185,18 +194,18 @@ def devices_of(rows: pa.RecordBatch, starts: _Numbers) -> Iterator[tuple[str, st
 
 
 def _starts(rows: pa.RecordBatch) -> _Numbers:
-    """Return where the rows of each device start."""
+    """Return the indices at which the rows of each device start."""
     codes = rows.column("device_id").indices.to_numpy()
     return np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1]).astype(np.int32)
 
 
 def _nested(rows: pa.RecordBatch, starts: _Numbers, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a row for each device, with its resources in a list, as in a snapshot."""
+    """Return one row for each device, with its resources in a list, as in a snapshot."""
     is_resource = rows.column("path").is_valid()
     resources = rows.filter(is_resource)
     boundaries = _counts_before(is_resource)[starts]
     is_written = resources.column("desired_status").is_valid()
-    # The index of each resource among those of its device.
+    # The index of each resource among the resources of its device.
     indices = np.arange(resources.num_rows, dtype=np.int32) - np.repeat(boundaries[:-1], np.diff(boundaries))
     written = resources.append_column("resource", _int32(indices)).filter(is_written)
     devices = rows.take(_int32(starts[:-1]))
@@ -212,13 +221,13 @@ def _nested(rows: pa.RecordBatch, starts: _Numbers, schema: pa.Schema) -> pa.Rec
 
 
 def _counts_before(flags: pa.BooleanArray) -> _Numbers:
-    """Return how many flags are set before each index, and in total."""
+    """Return the number of set flags before each index, followed by the total number."""
     return np.concatenate([[0], np.cumsum(flags.to_numpy(zero_copy_only=False))]).astype(np.int32)
 
 
 def _lists(boundaries: _Numbers, rows: pa.RecordBatch, kind: pa.ListType) -> pa.ListArray:
     names, members = rows.schema.names, list(kind.value_type)
-    # The history does not have all of these columns.
+    # Some of these columns are not in the history.
     arrays = [rows.column(each.name) if each.name in names else pa.nulls(rows.num_rows, each.type) for each in members]
     items = pa.StructArray.from_arrays(arrays, fields=members)
     offsets = pa.py_buffer(boundaries)

@@ -1,4 +1,4 @@
-"""The history in memory: its columns, the order of its rows, and columns as numpy arrays."""
+"""The rows of the history in memory: their columns, their order, and conversions of columns to numpy arrays."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 SCHEMA = pa.schema([(name, TYPES[COLUMNS.get(name, "word")]) for name in StoredHistoryRow._fields])
-"""Its columns are the members of :class:`mirror_server.extensions.history.store.history.StoredHistoryRow`."""
+"""The columns of a batch, one for each member of :class:`~.store.history.StoredHistoryRow`."""
 
 NO_ROWS = pa.RecordBatch.from_arrays([pa.array([], type=field.type) for field in SCHEMA], schema=SCHEMA)
 
 _KINDS = dict(zip(("what", "origin"), (to_array(words, WORD) for words in zip(*KINDS, strict=True)), strict=True))
-"""The words of each kind, by column."""
+"""The words of each kind of row, by column."""
 
-# Sort keys must not overflow 64 bits.
+# Sort keys must fit into 64 bits.
 _LARGEST_KEY = 2**62
 
 
 def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows with the members of :class:`~.store.history.StoredHistoryRow` as a batch."""
+    """Convert rows with the members of :class:`~.store.history.StoredHistoryRow` to a batch."""
     if not rows:
         return NO_ROWS
     columns = zip(*rows, strict=True)
@@ -41,7 +41,7 @@ def of_rows(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def tail_batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows of :func:`mirror_server.extensions.history.store.history.stored_tail` as a batch."""
+    """Convert rows from :func:`mirror_server.extensions.history.store.history.stored_tail` to a batch."""
     if not rows:
         return NO_ROWS
     columns: dict[str, Sequence[Any]] = dict(zip(TAIL_COLUMNS, zip(*rows, strict=True), strict=True))
@@ -58,7 +58,7 @@ def tail_batch(rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches."""
+    """Concatenate batches to one batch."""
     some = [batch for batch in batches if batch.num_rows]
     if len(some) < 2:
         return some[0] if some else NO_ROWS
@@ -66,7 +66,7 @@ def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def numbers(column: pa.Array) -> Integers:
-    """Return a column of ``int64`` or instants as an array; missing values are arbitrary numbers."""
+    """Return a column of integers or timestamps as a numpy array. Missing values become arbitrary numbers."""
     buffer = column.buffers()[1]
     return (
         np.frombuffer(buffer, np.int64, len(column), column.offset * 8) if buffer else np.zeros(len(column), np.int64)
@@ -74,19 +74,19 @@ def numbers(column: pa.Array) -> Integers:
 
 
 def has_value(column: pa.Array) -> Flags:
-    """Return which rows have a value in a column."""
+    """Return a flag for each row: whether the column has a value."""
     if not column.null_count:
         return np.ones(len(column), np.bool_)
     return _flags(column.is_valid())
 
 
 def is_one_of(column: pa.DictionaryArray, *words: str) -> Flags:
-    """Return which rows have one of these words in a column."""
+    """Return a flag for each row: whether the column has one of these words."""
     return of_words(column, np.array([word in words for word in column.dictionary.to_pylist()] + [False], np.bool_))
 
 
 def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the value of each row's word. The last of the values is for rows without a word."""
+    """Return a value for each row, according to its word. The last of the values is for rows without a word."""
     indices = column.indices.fill_null(len(column.dictionary))
     codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * 4)
     row_values: npt.NDArray[Any] = values[codes]
@@ -94,7 +94,7 @@ def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArra
 
 
 def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the column without the words that no row has."""
+    """Return the column with a dictionary that contains only the words that some row has."""
     codes = of_words(column, np.arange(len(column.dictionary) + 1, dtype=np.int32))
     is_used = np.zeros(len(column.dictionary) + 1, np.bool_)
     is_used[codes] = True
@@ -107,7 +107,7 @@ def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def ranks(column: pa.DictionaryArray) -> Integers:
-    """Return the rank of each row's word among those of the column, or 0 without a word."""
+    """Return the rank of each row's word among the words of the column, or 0 if the row has no word."""
     ranks_of_words = np.zeros(len(column.dictionary) + 1, np.int64)
     if len(column.dictionary):
         dense = pc.rank(column.dictionary, sort_keys="ascending", tiebreaker="dense")
@@ -116,13 +116,13 @@ def ranks(column: pa.DictionaryArray) -> Integers:
 
 
 def in_order(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort rows by device, path, instant and revision; missing words come first."""
+    """Sort rows by device, path, timestamp and revision. Missing words come first."""
     order = _sort_order(batch)
     return batch if order is None else take_rows(batch, order)
 
 
 def _sort_order(batch: pa.RecordBatch) -> Integers | None:
-    """Return the indices that sort the rows, or ``None`` if they are sorted."""
+    """Return the indices that sort the rows, or ``None`` if the rows are already sorted."""
     series = _series_of(batch)
     changed_at, revision = numbers(batch.column("changed_at")), numbers(batch.column("revision"))
     first = int(changed_at.min(initial=0))
@@ -132,19 +132,19 @@ def _sort_order(batch: pa.RecordBatch) -> Integers | None:
     key = series * span + (changed_at - first)
     if _is_sorted(key, revision):
         return None
-    # The batch consists of sorted runs: a stable sort merges them.
+    # The batch consists of sorted runs, which a stable sort merges quickly.
     order = np.argsort(key, kind="stable")
     return order if _is_sorted(key[order], revision[order]) else np.lexsort((revision, key))
 
 
 def _series_of(batch: pa.RecordBatch) -> Integers:
-    """Return a number for each row: the same for one device and path, and ascending in their order."""
+    """Return a number for each row that identifies its device and path, in the order of devices and paths."""
     paths = ranks(batch.column("path"))
     return ranks(batch.column("device_id")) * (int(paths.max(initial=0)) + 1) + paths
 
 
 def numbered(batch: pa.RecordBatch, *names: str) -> Integers:
-    """Return a number for each row, from 0. It increases if one of these columns differs from the previous row."""
+    """Return a number for each row, starting with 0. It increases whenever one of these columns changes its value."""
     differs = np.zeros(batch.num_rows, np.bool_)
     for name in names:
         column = batch.column(name)
@@ -177,7 +177,7 @@ def _flags(column: pa.BooleanArray) -> Flags:
 
 
 def to_flags(flags: Flags) -> pa.BooleanArray:
-    """Return flags as a column."""
+    """Return a numpy array of flags as an Arrow column."""
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags.view(np.int8))]).cast(pa.bool_())
 
 
@@ -188,17 +188,17 @@ def take_rows(batch: pa.RecordBatch, indices: npt.NDArray[np.intp]) -> pa.Record
 
 
 def filter_rows(batch: pa.RecordBatch, flags: Flags) -> pa.RecordBatch:
-    """Return the flagged rows."""
+    """Return the rows whose flag is set."""
     return batch if flags.all() else take_rows(batch, np.flatnonzero(flags))
 
 
 def value_sizes(batch: pa.RecordBatch) -> Integers:
-    """Return the number of bytes of each row's value."""
+    """Return the size of each row's value in bytes."""
     return numbers(pc.binary_length(batch.column("value")).fill_null(0).cast(pa.int64()))
 
 
 def not_after(batch: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """Return the rows with every ``changed_at`` after an instant set to that instant."""
+    """Return the rows with every later ``changed_at`` replaced by this time."""
     changed_at = np.minimum(numbers(batch.column("changed_at")), instant)
     index = SCHEMA.get_field_index("changed_at")
     column = pa.Array.from_buffers(INSTANT, batch.num_rows, [None, pa.py_buffer(changed_at)])

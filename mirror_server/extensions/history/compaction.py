@@ -1,7 +1,7 @@
-"""Moves rows from the tail to segments, merges small segments, and makes the checkpoints between them.
+"""The compaction of the history. It moves rows from the tail to segments, merges segments, and creates checkpoints.
 
-Only the leader does this, one operation at a time. Each operation ends with one transaction, which makes the contents
-valid that were stored before. That transaction checks whether the rows that the operation read are unchanged.
+Only the leader does this, one operation at a time. An operation first stores new contents, and then makes them valid in
+one final transaction. That transaction checks whether the rows that the operation read are unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ROWS_AT_A_TIME = 5000
 _BYTES_OF_A_SEGMENT = 64 * 1024 * 1024
 _MOST_SMALL = 8
 _REPORTS_BETWEEN_CHECKPOINTS = 5
-"""A checkpoint is made when there are this many times as many new rows as the last one has."""
+"""A checkpoint is created when there are this many times as many new rows as rows in the last checkpoint."""
 _DELETED_AT_A_TIME = 2000
 
 _ROWS_OF_A_BLOCK = 65_536
@@ -42,12 +42,12 @@ _BYTES_OF_A_BLOCK = 4 * 1024 * 1024
 def store_segment(
     database: Database, batches: Iterable[pa.RecordBatch], state: tuple[Instant, int] | None = None
 ) -> list[Block]:
-    """Store the contents of a new segment, a block at a time. It is valid after :func:`.segments.put`.
+    """Store the contents of a new segment, one block at a time. The segment becomes valid with :func:`.segments.put`.
 
     Args:
-        database: The database that stores it.
+        database: The database that stores the segment.
         batches: The sorted rows.
-        state: Instant and revision of a checkpoint, or ``None`` for rows of events.
+        state: The time and the revision of a checkpoint, or ``None`` for a segment with events.
 
     Raises:
         StorageFailed: The segment cannot be stored.
@@ -58,7 +58,7 @@ def store_segment(
     for rows in regroup(batches, _ROWS_OF_A_BLOCK, _BYTES_OF_A_BLOCK):
         made.append(_store_block(database, segment_id, len(made), rows, state))
     if state is not None and not made:
-        # There is a checkpoint even if no rows were known.
+        # A checkpoint must exist even if it has no rows.
         made.append(_store_block(database, segment_id, 0, NO_ROWS, state))
     return made
 
@@ -75,11 +75,11 @@ def _store_block(
 
 
 class Compaction:
-    """Compacts the tail, merges segments and makes checkpoints.
+    """Compacts the tail, merges segments and creates checkpoints.
 
     Args:
         database: The database of the history.
-        rows: The number of rows of a segment.
+        rows: The maximum number of rows in a segment.
     """
 
     def __init__(self, database: Database, rows: int = ROWS_OF_A_SEGMENT) -> None:
@@ -88,19 +88,20 @@ class Compaction:
         self._ahead_since: Instant | None = None
 
     def begin(self, now: Instant, steady_now: Instant) -> bool:
-        """Make the first checkpoint of a history; return false if there is one.
+        """Create the first checkpoint of a history. Return false if it already exists.
 
-        If all checkpoints are in the future for an hour, the clock was ahead when they were made, and the history is
-        restarted. Until then the history may be right and the clock slow, like that of a machine without a battery.
+        If all checkpoints are in the future for an hour, the clock was ahead when they were created. In that case the
+        history is restarted. Before that, the history may be right and the clock slow, as on a machine without a
+        battery.
 
         Args:
-            now: The present.
-            steady_now: The present without recent jumps of the clock.
+            now: The current time.
+            steady_now: The current time without recent jumps of the clock.
         """
         with self._database.read() as session:
             is_enabled = history.state(session).is_enabled
         if not is_enabled:
-            # The transaction that starts the history is queued, and precedes this one.
+            # The transaction that starts the history is already queued, so it precedes this one.
             self._database.submit_durable(lambda _: None).result()
         with self._database.read() as session:
             is_ahead = history.state(session).is_enabled and _is_clock_ahead(session, now)
@@ -118,11 +119,14 @@ class Compaction:
         return self._put(blocks, is_unchanged=is_needed)
 
     def compact(self, now: Instant, base_at: Instant) -> bool:
-        """Make a segment of rows of the tail if they are many, old or of a completed day; else return false.
+        """Move rows from the tail to a new segment if they are many, old or of a completed day.
 
         Args:
-            now: The present.
-            base_at: Rows that were received earlier are old.
+            now: The current time.
+            base_at: Rows that were received before this time are old.
+
+        Returns:
+            Whether rows were moved.
         """
         with self._database.read() as session:
             compacted_revision = history.state(session).compacted_revision
@@ -138,9 +142,10 @@ class Compaction:
         return self._put(blocks, is_unchanged=is_unchanged, then=partial(history.compact, revision=revision))
 
     def merge(self, now: Instant) -> bool:
-        """Merge the small segments between two checkpoints of a day; return false if there are too few.
+        """Merge the small segments between two checkpoints of a day. Return false if there are too few of them.
 
-        This keeps the rows of a resource in few segments, and limits the rows after a checkpoint that are read.
+        Merging keeps the rows of a resource in few segments. It also limits the rows after a checkpoint that a query
+        reads.
         """
         with self._database.read() as session:
             runs = self._to_merge(session, now)
@@ -156,7 +161,7 @@ class Compaction:
         return self._put(blocks, is_unchanged=is_unchanged, then=partial(segments.invalidate, segment_ids=old))
 
     def checkpoint(self, reading: HistoryTransaction, now: Instant) -> bool:
-        """Make a checkpoint if many rows were compacted since the last one; else return false."""
+        """Create a checkpoint if many rows were compacted since the last checkpoint. Return whether it did so."""
         made = segments.checkpoints(reading.session)
         last = max((each.revision for each in made), default=0)
         new = [block for block in segments.blocks(reading.session, ROWS) if block.bounds.last_revision > last]
@@ -167,10 +172,10 @@ class Compaction:
         return self._put(blocks, is_unchanged=lambda session: segments.checkpoints(session) == made)
 
     def delete_left(self) -> None:
-        """Delete compacted rows of the tail and contents that are not valid, in short transactions."""
+        """Delete the compacted rows of the tail and all invalid contents, in short transactions."""
         while self._database.submit_durable(partial(history.delete_compacted, most=_DELETED_AT_A_TIME)).result():
             pass
-        # A block has up to 4 MB, so each transaction deletes only one.
+        # A block has up to 4 MB, so each transaction deletes only one block.
         while self._database.submit_durable(partial(segments.delete_contents, most=1)).result():
             pass
 
@@ -179,7 +184,7 @@ class Compaction:
         return first_at is not None and (count >= self._rows or first_at < over_at or size >= _BYTES_OF_A_SEGMENT)
 
     def _oldest(self, session: Session, compacted_revision: int) -> pa.RecordBatch:
-        """Return the first rows of the tail that are not compacted, for a segment of one day, by revision."""
+        """Return the first rows of the tail that are not compacted, by revision, for a segment of one day."""
         found: list[pa.RecordBatch] = []
         count = size = 0
         for batch in history.stored_tail(session, compacted_revision, _ROWS_AT_A_TIME):
@@ -204,8 +209,8 @@ class Compaction:
         runs = sorted(segments.runs(segments.blocks(session, ROWS)), key=interval)
         for (day, number), found in groupby(runs, key=interval):
             batch = list(found)
-            # An interval without further segments is merged completely, the current one only when it has enough small
-            # segments.
+            # An interval to which no more segments will be added is merged completely. The current interval is merged
+            # only when it has enough small segments.
             if len(batch) > 1 and (day < now // DAY or number < len(ends)):
                 return batch
             small = [run for run in batch if sum(block.bounds.row_count for block in run) <= self._rows]
@@ -220,7 +225,7 @@ class Compaction:
         is_unchanged: Callable[[Session], bool],
         then: Callable[[Session], object] = lambda _: None,
     ) -> bool:
-        """Make blocks valid if the rows that they were made of are unchanged; return whether they were."""
+        """Make blocks valid if the rows that they were made from are unchanged. Return whether they are unchanged."""
 
         def work(session: Session) -> bool:
             if not is_unchanged(session):
@@ -233,15 +238,15 @@ class Compaction:
 
 
 def _is_clock_ahead(session: Session, now: Instant) -> bool:
-    """Return whether all checkpoints are in the future, because the clock was ahead when they were made."""
+    """Return whether all checkpoints are in the future, because the clock was ahead when they were created."""
     oldest_at = segments.oldest_state_at(session)
     return oldest_at is not None and oldest_at > now
 
 
 def _restart(session: Session, now: Instant) -> None:
-    """Restart the history with the current mirror. Earlier rows were trimmed, or are in no checkpoint.
+    """Restart the history from the current state of the mirror. Earlier rows were trimmed or are not in any checkpoint.
 
-    Otherwise every request about the present would be rejected.
+    Without a restart, every request for a current time would be rejected.
     """
     if not _is_clock_ahead(session, now):
         return
@@ -253,5 +258,5 @@ def _restart(session: Session, now: Instant) -> None:
 
 
 def day_of(run: Sequence[Block]) -> int:
-    """Return the day on which the rows of a run were received, as the number of days since 1970."""
+    """Return the day on which the rows of a run were received, as a number of days since 1970-01-01."""
     return max(block.bounds.last_received_at for block in run) // DAY

@@ -1,4 +1,4 @@
-"""Checks that segments and files contain what the database says."""
+"""Checks whether segments and files contain the rows that the database describes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TWICE = "a history row is stored twice"
 
 
 def violations(database: Database, archive: Archive | None) -> Iterator[Violation]:
-    """Read all segments and files, and return what differs from the database.
+    """Read all segments and files, and return how they differ from the database.
 
     Args:
-        database: Where the history is.
-        archive: The archive with its files, or ``None`` without an archive.
+        database: The database of the history.
+        archive: The archive, or ``None`` if there is no archive.
 
     Raises:
         StorageFailed: The database cannot be reached.
@@ -54,7 +54,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
                 continue
             if (
                 bounds(rows) != chunk.bounds
-                # Erasure may have rewritten it before the database records that.
+                # An erasure may have rewritten the file before the database records this.
                 and not any(_has(chunk, device_id) for device_id in erased.union(database.query(segments.erasures)))
                 and not _has_changed(database, named.get(chunk.name))
             ):
@@ -68,7 +68,7 @@ def violations(database: Database, archive: Archive | None) -> Iterator[Violatio
 
 
 def _has_changed(database: Database, file: ArchivedFile | None) -> bool:
-    """Return whether a server has trimmed a file since it was listed, or erased rows of it."""
+    """Return whether a server has trimmed a file, or has erased rows from it, since the file was listed."""
     return file is not None and file not in database.query(segments.files)
 
 
@@ -77,7 +77,7 @@ def _has(chunk: OrderedRows, device_id: str) -> bool:
 
 
 def _repeated(revisions: Sequence[Integers], compacted_revision: int) -> Iterator[str]:
-    """Return rows that are in two segments or files, or also in the tail."""
+    """Yield the revisions that are in two segments or files, or both in a segment and in the tail."""
     every = np.concatenate([np.zeros(0, np.int64), *revisions])
     values, counts = np.unique(every, return_counts=True)
     yield from (f"revision {value}" for value in values[counts > 1].tolist())

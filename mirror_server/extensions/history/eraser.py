@@ -1,9 +1,9 @@
 """Erases devices from segments, checkpoints and files.
 
-The rows of an erased device are not returned from the moment it is erased. This module deletes them. The remaining
-rows of a file are written under another name. In one transaction the database replaces the old name by the new one, if
-the old one is still valid. So a former leader restores nothing. A device is erased when the old files are deleted too,
-and those of killed processes. The database lists the old files until then.
+From the moment a device is erased, its rows are no longer returned. This module deletes them afterwards. The remaining
+rows of a file are written under another name. In one transaction, the database replaces the old name by the new name if
+the old name is still valid. So a former leader cannot restore erased rows. The erasure of a device ends when the old
+files and the files of killed processes are deleted. The database lists the old files until then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Replaced(Exception):
-    """An operation changed nothing, because another process replaced the rows that it had read."""
+    """An operation changed nothing, because another process has replaced the rows that it had read."""
 
 
 class HistoryEraser:
@@ -39,8 +39,9 @@ class HistoryEraser:
 
     Args:
         database: The database of the history.
-        archive: The archive with its files, or ``None`` without an archive.
-        in_use: Returns the names of files that are not valid any more but are still being read. They are not deleted.
+        archive: The archive, or ``None`` if there is no archive.
+        in_use: A function that returns the names of invalid files that are still being read. These files are not
+            deleted.
     """
 
     def __init__(
@@ -51,11 +52,11 @@ class HistoryEraser:
         self._in_use = in_use
 
     def erase(self) -> int:
-        """Delete the rows of all erased devices, and return their number.
+        """Delete the rows of all erased devices. Return the number of deleted rows.
 
         Raises:
-            OSError: A part of the archive cannot be read or written; the next call retries.
-            pyarrow.ArrowException: A part of the history is damaged; the next call retries.
+            OSError: A part of the archive cannot be read or written. The next call tries again.
+            pyarrow.ArrowException: A part of the history is damaged. The next call tries again.
             StorageFailed: The database cannot be reached.
         """
         with self._database.read() as session:
@@ -78,12 +79,12 @@ class HistoryEraser:
             except (_Replaced, FileRemoved):
                 is_old = True
             except (OSError, pa.ArrowException) as failure:
-                # A damaged or missing part does not prevent the deletion of others.
+                # A damaged or missing part must not prevent the deletion of the other parts.
                 failures.append(failure)
         if failures:
             raise failures[0]
         if is_old:
-            # Another process has erased concurrently, possibly not all of these devices.
+            # Another process has erased rows at the same time, but possibly not the rows of all these devices.
             return count + self.erase()
         self._database.submit_durable(partial(segments.forget_erasures, done=erased.items())).result()
         _log.info("%s rows of %s erased devices are deleted from the history", count, len(erased))
@@ -102,7 +103,7 @@ class HistoryEraser:
 
         if not self._database.submit_durable(work).result():
             raise _Replaced
-        # The rows of checkpoints are copies, which are not counted.
+        # The rows of checkpoints are copies, so they are not counted.
         return int(rows.num_rows - remaining.num_rows) if block.kind == ROWS else 0
 
     def _erase_file(self, file: ArchivedFile, erased: Mapping[str, int], leader: str | None) -> int:
@@ -130,21 +131,22 @@ class HistoryEraser:
         return ArchivedFile(name, file.day, archive.size(name), bounds(remaining))
 
     def _delete_replaced(self, file_name: str) -> int:
-        # First the file: after a crash in between, the database still lists it, and the deletion is repeated.
+        # The file is deleted first. After a crash in between, the database still lists it, so that the deletion is
+        # repeated.
         self._archive_of(file_name).delete(file_name)
         self._database.submit_durable(partial(segments.forget_files, names=[file_name])).result()
         return 0
 
     def _delete_unknown(self) -> int:
-        """Delete files of killed processes, which may have rows of any device."""
+        """Delete the files of killed processes, because they may have rows of an erased device."""
         if self._archive is not None:
             Offload(self._database, self._archive).delete_unknown(self._in_use())
         return 0
 
     def _delete_needless(self, archive: Archive, new: Iterable[ArchivedFile], leader: str | None) -> None:
-        """Delete files that were written after a change of the leader: it may have erased rows in them."""
+        """Delete files that this process wrote after the leader changed, because rows in them may have been erased."""
         with self._database.read() as session:
-            # Once there is another leader, no write of this process can reach the database any more.
+            # Once there is another leader, no write of this process can change the database any more.
             is_over = session.setting(LEADER) != leader
             known = segments.files(session)
         for file in new:
@@ -158,7 +160,7 @@ class HistoryEraser:
 
 
 def count_rows(database: Database, archive: Archive | None, device_id: str) -> int:
-    """Count the rows of a device in those segments and files that can be read.
+    """Count the rows of a device in all segments and files that can be read.
 
     Raises:
         StorageFailed: The database cannot be reached.
@@ -173,7 +175,7 @@ def count_rows(database: Database, archive: Archive | None, device_id: str) -> i
 
 
 def _count_of(chunk: OrderedRows, where: RowFilter) -> int:
-    """Count the selected rows of a chunk that have a device, or 0 if it cannot be read."""
+    """Count the selected rows of a chunk that belong to a device. Return 0 if the chunk cannot be read."""
     try:
         batches = list(batches_of(chunk, where))
     except (OSError, pa.ArrowException) as error:
@@ -190,6 +192,6 @@ def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:
 
 
 def _without(chunk: OrderedRows, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Return all rows of a chunk, and its rows without those of erased devices."""
+    """Return all rows of a chunk, and the rows that remain without the erased devices."""
     rows = concat(batches_of(chunk))
     return rows, RowFilter(HistorySelection(), None, erased, None).apply(rows)

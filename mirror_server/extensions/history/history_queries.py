@@ -1,4 +1,4 @@
-"""Access of applications to the past: what happened, and the fleet as of an earlier instant. Source: wire.md 10."""
+"""The access of applications to the past: the events, and the fleet at an earlier time. Source: wire.md 10."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 
 
 class HistoryQueries:
-    """Opens queries for applications. Their number is limited, because each delays the cleanup of the database's log.
+    """Opens queries for applications.
+
+    The number of open queries is limited, because each delays the cleanup of the database's log.
 
     Args:
-        history: The history, or ``None`` if it is disabled.
-        database: The database, which may have an earlier history.
-        clock: Domain time.
-        slots: The slots of downloads.
+        history: The history service, or ``None`` if the history is disabled.
+        database: The database, which may contain an earlier history.
+        clock: The clock of the server.
+        slots: The slots of downloads, which limit the number of open queries.
 
     Attributes:
-        history: The history, or ``None`` if it is disabled.
+        history: The history service, or ``None`` if the history is disabled.
     """
 
     def __init__(self, history: HistoryService | None, database: Database, clock: Clock, slots: Slots) -> None:
@@ -41,13 +43,13 @@ class HistoryQueries:
 
     @extends
     def lead(self) -> None:
-        """If the history is disabled, record that changes have no rows from now on."""
+        """If the history is disabled, record that changes get no rows from now on."""
         if self.history is None:
             self._database.submit_durable(history.end)
 
     @extends
     def measurements(self) -> list[Measurement]:
-        """Measure the history in the database."""
+        """Return the measurements of the history's size."""
         found = self._database.query(history.measure)
         rows = {("tail",): found.tail_rows, ("segments",): found.segment_rows, ("archive",): found.archive_rows}
         sizes = {("segments",): found.segment_bytes, ("archive",): found.archive_bytes}
@@ -59,10 +61,11 @@ class HistoryQueries:
         ]
 
     def open_history(self, app_id: str, selection: HistorySelection) -> OpenQuery:
-        """Open rows, as known now. The caller closes the query.
+        """Open a query for the selected rows at the current time. The caller closes the query.
 
         Raises:
-            ApiError: There is no history (404), the selection is before it (400), or too many queries are open (429).
+            ApiError: There is no history (404), the selection is before its start (400), or too many queries are open
+                (429).
         """
         query = self._open(app_id, "from", selection)
         if selection.end is not None and selection.end < query.oldest_at:
@@ -71,10 +74,10 @@ class HistoryQueries:
         return query
 
     def open_as_of(self, app_id: str, selection: HistorySelection, instant: Instant) -> OpenQuery:
-        """Open the fleet as of an instant, as known now. The caller closes the query.
+        """Open a query for the fleet at an earlier time. The caller closes the query.
 
         Raises:
-            ApiError: There is no history (404), the instant is before it or in the future (400), or too many
+            ApiError: There is no history (404), the time is before its start or in the future (400), or too many
                 queries are open (429).
         """
         now = self._clock.now()

@@ -1,4 +1,4 @@
-"""Maintains the history on a thread: compacts, merges, archives, trims and erases."""
+"""Maintains the history on a separate thread. It compacts, merges, archives, trims and erases rows."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _log = logging.getLogger(__name__)
 _ROUND_SECONDS = 5
 _LAST_SECONDS = 3
 _CLEANUP_INTERVAL = 3_600_000
-"""Interval in ms between searches for invalid files: a former leader may have written some in the meantime."""
+"""The interval between searches for invalid files in ms. A former leader may have written such files meanwhile."""
 
 
 class Retention:
-    """Maintains the history every few seconds on a separate thread, while this process leads.
+    """Maintains the history every few seconds on a separate thread, while this process is the leader.
 
-    A task is completed or changes nothing. A failed task is retried in the next round, and does not stop the others.
+    A task either completes or changes nothing. If a task fails, it is retried in the next round, and the other tasks
+    continue.
 
     Args:
         database: The database of the history.
-        clock: Domain time.
-        service: Opens the history.
-        archive: The archive for completed days, or ``None`` to leave them in the database.
+        clock: The clock of the server.
+        service: The service that opens the history.
+        archive: The archive for completed days, or ``None`` to leave these days in the database.
         keep_seconds: The retention period.
-        segment_rows: The number of rows of a segment.
+        segment_rows: The maximum number of rows in a segment.
 
     Attributes:
         failures: The errors of failed tasks, by task.
@@ -71,8 +72,8 @@ class Retention:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Start the thread."""
-        # The last thread may still be in the middle of a task after it was stopped.
+        """Start the thread that maintains the history."""
+        # The previous thread may still be in the middle of a task after it was stopped, so it keeps its own event.
         self._is_ending = threading.Event()
         self._is_archive_clean = False
         self._thread = threading.Thread(target=self._run, args=(self._is_ending,), name="history", daemon=True)
@@ -81,29 +82,32 @@ class Retention:
 
     @extends(specname="clock_advanced")
     def wake(self) -> None:
-        """Start the next round soon."""
+        """Start the next round immediately after the current one, without waiting."""
         self._wake_up.set()
 
     @extends(specname="resign")
     def stop(self) -> None:
-        """Stop the thread. Its current task may continue."""
+        """Stop the thread. A task that is running may continue for a while."""
         self._is_ending.set()
         self._wake_up.set()
         if self._thread is not None:
-            # It may wait for a database that does not respond. Its writes are dropped when the database is closed.
+            # The thread may wait for a database that does not respond. Its writes are dropped when the database is
+            # closed.
             self._thread.join(_LAST_SECONDS)
 
     def round(self) -> None:
-        """Run all tasks, on one thread at a time. A repeated failure is logged once.
+        """Run all tasks once. A failure that repeats is logged only once.
+
+        If several threads call this, they run one after another.
 
         Raises:
-            NotLeader: Another process leads now.
+            NotLeader: Another process is the leader now.
         """
         with self._round_lock:
             now, steady_now = self._clock.now(), self._clock.steady_now()
             base_at = self._trimming.base_at(steady_now)
             self._try("start a history", lambda: self._compaction.begin(now, steady_now))
-            # Contents of a killed process may have rows of an erased device.
+            # Contents that were left by a killed process may have rows of an erased device.
             self._try("delete unused parts of the history", self._compaction.delete_left)
             self._try(
                 "compress new rows of the history", lambda: self._repeat(lambda: self._compaction.compact(now, base_at))
@@ -136,7 +140,7 @@ class Retention:
         with self._service.reading() as reading:
             names = self._trimming.trim(reading, now)
         if names:
-            # Open queries still read them.
+            # Queries that are open now still read these files.
             self._trimmed |= dict.fromkeys(names, self._service.readers())
             self._is_archive_clean = False
 
@@ -162,7 +166,8 @@ class Retention:
 
     def _run(self, is_ending: threading.Event) -> None:
         while True:
-            # Wakes up also for devices that another process erased, and while a manual clock stands still.
+            # The thread wakes up regularly, because another process may have erased devices. So it does not need a
+            # moving clock.
             self._wake_up.wait(_ROUND_SECONDS)
             if is_ending.is_set():
                 return

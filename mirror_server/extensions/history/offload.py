@@ -1,4 +1,4 @@
-"""Moves rows of completed days to the archive, and deletes rows after the retention period."""
+"""Moves the rows of completed days to the archive, and deletes rows at the end of the retention period."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _log = logging.getLogger(__name__)
 _NAME_SETTING = "history_archive_name"
 
 _MOST_DAYS = 40
-"""The maximum number of days that one move makes files for: wrong clocks could have a day for each of their rows."""
+"""The maximum number of days for which one move creates files. A wrong clock could use another day for each row."""
 
 _LAST_AT = 253_402_300_800_000
-"""The end of the year 9999. Later days have no name."""
+"""The end of the year 9999. Later days cannot be named."""
 
 _ROWS_OF_A_FILE = 500_000
 _BYTES_OF_A_FILE = 32 * 1024 * 1024
 
 
 class Offload:
-    """Moves rows to the archive.
+    """Moves rows from segments to the archive.
 
     Args:
         database: The database of the history.
-        archive: The archive.
+        archive: The archive to write to.
     """
 
     def __init__(self, database: Database, archive: Archive) -> None:
@@ -51,7 +51,7 @@ class Offload:
         self._archive = archive
 
     def prepare(self) -> None:
-        """Make the archive if it has no files, so that an archive that is not writable is reported early.
+        """Create the archive if it has no files yet, so that an unwritable archive is reported early.
 
         Raises:
             OSError: The archive cannot be created or written to.
@@ -62,7 +62,7 @@ class Offload:
             self._archive.make()
 
     def move(self, now: Instant) -> bool:
-        """Move the rows of the first completed day; return false if there is none.
+        """Move the rows of the first completed day. Return false if there is no such day.
 
         Raises:
             OSError: The archive cannot be written.
@@ -85,7 +85,7 @@ class Offload:
         return self._database.submit_durable(work).result()
 
     def delete_unknown(self, in_use: Collection[str] = ()) -> None:
-        """Delete files of killed processes, which are not valid, unless they are still being read.
+        """Delete the invalid files that killed processes left, unless the files are still being read.
 
         Raises:
             OSError: The archive cannot be read or written.
@@ -95,7 +95,7 @@ class Offload:
         found = self._archive.names(self._mirror())
         with self._database.read() as session:
             known = {file.file_name for file in segments.files(session)}
-            # Otherwise another leader may have written some of them, and is about to record them in the database.
+            # Otherwise another leader may have written some of these files, and will soon record them in the database.
             if not self._is_own(leader) or session.setting(LEADER) != leader:
                 return
         for name in sorted(found - known - set(in_use)):
@@ -103,11 +103,11 @@ class Offload:
             self._archive.delete(name)
 
     def _is_own(self, leader: str | None) -> bool:
-        """Return whether this process is still the leader."""
+        """Return whether this process is still the leader, according to the leader's token."""
         return leader is None or leader.startswith(f"{self._database.process_id}-")
 
     def _mirror(self) -> str:
-        """Return the part of file names that identifies this mirror."""
+        """Return the name of this mirror in file names."""
         with self._database.read() as session:
             name = session.setting(_NAME_SETTING)
         if name is None:
@@ -118,7 +118,7 @@ class Offload:
     def _write(self, runs: list[Run], leader: str | None) -> Iterator[ArchivedFile]:
         days = _days(runs)
         for run in runs:
-            # No other run has the same last row.
+            # The revision of the last row is used, because no other run has the same last row.
             number = max(chunk.bounds.last_revision for chunk in run)
             for day in [*days, None]:
                 rows = (_of_day(batch, day, days) for batch in merged(sources([run])))
@@ -131,25 +131,25 @@ class Offload:
 
 
 class Trimmer:
-    """Deletes rows after the retention period. The state after them remains as the oldest checkpoint.
+    """Deletes rows at the end of the retention period. The oldest checkpoint contains the state after the deleted rows.
 
     Args:
         database: The database of the history.
-        keep_seconds: The retention period, from the receipt of a row.
+        keep_seconds: The retention period, which starts with the receipt of a row.
     """
 
     def __init__(self, database: Database, keep_seconds: float) -> None:
         self._database = database
         self._keep_milliseconds = round(keep_seconds * 1000)
-        # Each trim writes a checkpoint of the whole fleet, so there is at most one in this time.
+        # Each trim writes a checkpoint of the entire fleet, so there must be at least this time between two trims.
         self._step = min(DAY, self._keep_milliseconds // 10)
 
     def base_at(self, now: Instant) -> Instant:
-        """Return the start of the retention period: rows that were received earlier are trimmed."""
+        """Return the start of the retention period. Rows that were received earlier are trimmed."""
         return now - self._keep_milliseconds
 
     def trim(self, reading: HistoryTransaction, now: Instant) -> set[str] | None:
-        """Delete the rows before the retention period, all of which must be compacted.
+        """Delete the rows that are older than the retention period. All of them must be compacted.
 
         Returns:
             The names of files that are not valid any more, or ``None`` if there was nothing to delete.
@@ -185,7 +185,7 @@ def _of_first_day(session: Session, now: Instant) -> list[Block]:
 
 
 def _days(runs: Iterable[Run]) -> list[int]:
-    """Return the days with the most rows, as numbers of days since 1970."""
+    """Return the days that have the most rows, as numbers of days since 1970-01-01."""
     found: Counter[int] = Counter()
     for chunk in (chunk for run in runs for chunk in run):
         with ParquetRows(chunk.source()) as rows:
@@ -196,7 +196,7 @@ def _days(runs: Iterable[Run]) -> list[int]:
 
 
 def _of_day(batch: pa.RecordBatch, day: int | None, days: Sequence[int]) -> pa.RecordBatch:
-    """Return the rows of a day, or with ``None`` those of all other days."""
+    """Return the rows of a day, or the rows of all days except ``days`` if the day is ``None``."""
     found = numbers(batch.column("changed_at")) // DAY
     return filter_rows(batch, ~np.isin(found, days) if day is None else found == day)
 

@@ -1,7 +1,8 @@
-"""The history as Parquet: the contents of segments and of the archive's files.
+"""The Parquet format of the history, for the contents of segments and for the files of the archive.
 
-pandas, DuckDB, Dask, Spark and Polars read the files directly, so only common encodings are used. A value is in
-``value`` if it is a string, otherwise in ``value_binary``. Times are UTC, in milliseconds. ``status`` is a word.
+pandas, DuckDB, Dask, Spark and Polars read the files directly, so only common encodings are used. A value is stored in
+``value`` if it is a string, and in ``value_binary`` otherwise. Timestamps are in milliseconds and in UTC. ``status`` is
+a word.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ STORED_SCHEMA = (
     .insert(_VALUE + 1, pa.field("value_binary", pa.binary()))
     .set(_STATUS, pa.field("status", WORD))
 )
-"""The columns of :data:`mirror_server.extensions.history.columns.SCHEMA`, as they are stored."""
+"""The stored form of the columns of :data:`mirror_server.extensions.history.columns.SCHEMA`."""
 
 _WORDS = [field.name for field in STORED_SCHEMA if field.type == WORD]
 
 _RISING = ("revision", "changed_at", "received_at")
-"""Columns whose values differ little from the previous row."""
+"""The columns whose values differ little from one row to the next."""
 
 _ROWS_OF_A_GROUP = 8_192
 _BYTES_OF_A_GROUP = 4 * 1024 * 1024
 
 QUICK, SMALL = 3, 15
-"""Compression levels for rows that are read again soon, and for archived rows."""
+"""The compression levels for rows that are soon read again, and for archived rows."""
 
 
 _MARK = b"sum:"
-"""Precedes the checksum of a file's footer. It is after all rows, in a region that other programs do not read."""
+"""The bytes before the checksum of the footer. Both are after all rows, in a region that other programs do not read."""
 _MARK_BYTES = len(_MARK) + 4
 _END_BYTES = 8
-"""The length of the footer, in four bytes, and the word that ends a Parquet file."""
+"""The size of the end of a Parquet file, which consists of the length of the footer and the final word."""
 
 
 def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
     """Return a complete Parquet file with these rows.
 
-    It has checksums of each page and of the footer, so that damage is an error and not a wrong value.
+    The file has checksums of each page and of the footer. So damage causes an error instead of a wrong value.
 
     Args:
         batch: The sorted rows.
@@ -79,10 +80,10 @@ def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
         use_dictionary=[name for name in STORED_SCHEMA.names if name not in _RISING],
         column_encoding=dict.fromkeys(_RISING, "DELTA_BINARY_PACKED"),
         write_page_checksum=True,
-        # Other programs read strings, because categories of several files cannot be combined.
+        # Other programs should read strings, because they cannot combine the categories of several files.
         store_schema=False,
     )
-    # The size of a group is limited, because readers load it completely.
+    # The size of a row group is limited, because readers load a group completely.
     for group in groups(batch):
         writer.write_batch(_stored(group), row_group_size=group.num_rows)
     writer.close()
@@ -92,14 +93,14 @@ def encoded(batch: pa.RecordBatch, level: int = QUICK) -> bytes:
 
 
 class ParquetRows:
-    """The rows of a Parquet file that :func:`encoded` made.
+    """The rows of a Parquet file that :func:`encoded` created.
 
     Args:
-        source: The bytes, or a file of pyarrow.
+        source: The content of the file, or a file that pyarrow can read.
 
     Raises:
-        OSError: The bytes cannot be read.
-        pyarrow.ArrowInvalid: The bytes are not a file of the history, or are damaged.
+        OSError: The file cannot be read.
+        pyarrow.ArrowInvalid: The file is not a file of the history, or it is damaged.
     """
 
     def __init__(self, source: Any) -> None:
@@ -114,7 +115,7 @@ class ParquetRows:
         self.groups = range(self._file.num_row_groups)
 
     def __enter__(self) -> Self:
-        """Close the file in the end."""
+        """Return this reader, which closes the file at the end of the ``with`` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,14 +123,14 @@ class ParquetRows:
         self._file.close(force=True)
 
     def devices(self, group: int) -> tuple[str, str]:
-        """Return the first and last device of a group, '' if rows have none."""
+        """Return the first and the last device of a group. Both are ``""`` if some rows have no device."""
         found = self._statistics(group, "device_id")
         if found is None or not found.has_min_max:
             return "", ""
         return "" if found.null_count else found.min, found.max
 
     def paths(self, group: int) -> tuple[str, str] | None:
-        """Return the least and greatest path of a group, or ``None`` if rows have none."""
+        """Return the first and the last path of a group, or ``None`` if some rows have no path."""
         found = self._statistics(group, "path")
         return None if found is None or found.null_count or not found.has_min_max else (found.min, found.max)
 
@@ -138,7 +139,7 @@ class ParquetRows:
         return _decoded(self._file.read_row_group(group, use_threads=False))
 
     def instants(self) -> Iterator[Integers]:
-        """Return ``changed_at`` of the rows, group by group."""
+        """Yield the ``changed_at`` column of each group."""
         for group in self.groups:
             table = self._file.read_row_group(group, columns=["changed_at"], use_threads=False)
             yield numbers(_contiguous(table.column(0)))
@@ -148,7 +149,7 @@ class ParquetRows:
 
 
 def _check_footer(source: Any) -> None:
-    """Reject a damaged footer. Reading it could crash the process."""
+    """Raise an error if the footer is damaged, because reading a damaged footer could crash the process."""
     size = source.size()
     begin = _footer_at(source.read_at(_END_BYTES, max(0, size - _END_BYTES)), size)
     mark = source.read_at(_MARK_BYTES, max(0, begin - _MARK_BYTES))
@@ -157,10 +158,10 @@ def _check_footer(source: Any) -> None:
 
 
 def _footer_at(end: bytes, size: int) -> int:
-    """Return where the footer of a file starts, from its last bytes and its size.
+    """Return the position at which the footer of a file starts, from the last bytes and the size of the file.
 
     Raises:
-        pyarrow.ArrowInvalid: The bytes are not a Parquet file, or are truncated.
+        pyarrow.ArrowInvalid: The file is not a Parquet file, or it is truncated.
     """
     begin = size - _END_BYTES - int.from_bytes(end[:4], "little")
     if not end.endswith(b"PAR1") or begin < 0:
@@ -173,7 +174,7 @@ def _sum(content: bytes) -> bytes:
 
 
 def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split rows into groups of a bounded number of rows and bytes."""
+    """Split rows into groups with a limited number of rows and bytes."""
     sizes = np.concatenate([[0], np.cumsum(value_sizes(batch))])
     begin = 0
     while begin < batch.num_rows:
@@ -184,7 +185,7 @@ def groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def regroup(batches: Iterable[pa.RecordBatch], rows: int, size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Regroup rows into batches of about this many rows, or fewer large rows."""
+    """Regroup rows into batches of about this many rows, or fewer rows if they are large."""
     pending: list[pa.RecordBatch] = []
     row_count = byte_count = 0
     for group in chain.from_iterable(map(groups, batches)):
@@ -210,7 +211,7 @@ def bounds(batch: pa.RecordBatch) -> Bounds:
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with the columns of :data:`STORED_SCHEMA`."""
+    """Convert rows to the columns of :data:`STORED_SCHEMA`."""
     value = batch.column("value")
     is_text = to_flags(_is_text(batch))
     nothing = pa.scalar(None, pa.binary())
@@ -222,12 +223,12 @@ def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _is_text(batch: pa.RecordBatch) -> Flags:
-    """Return which values are strings, by their content type and valid UTF-8."""
+    """Return a flag for each value: whether it is a string by its content type, and valid UTF-8."""
     content_type, value = batch.column("content_type"), batch.column("value")
     names = content_type.dictionary.to_pylist()
     named = of_words(content_type, np.array([*map(_is_of_texts, names), False]))
     try:
-        # Usually all of them are valid. The cast checks them much faster than Python.
+        # Usually all values are valid. The cast checks them much faster than Python.
         pc.if_else(to_flags(named), value, pa.scalar(None, pa.binary())).cast(pa.string())
     except pa.ArrowInvalid:
         distinct = value.dictionary_encode()
@@ -248,7 +249,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _decoded(table: pa.Table) -> pa.RecordBatch:
-    """Return stored rows with the columns of :data:`.columns.SCHEMA`."""
+    """Convert stored rows to the columns of :data:`.columns.SCHEMA`."""
     columns = {name: _contiguous(table.column(name)) for name in STORED_SCHEMA.names}
     texts, others = columns["value"].cast(pa.binary()), columns.pop("value_binary")
     columns["value"] = texts if others.null_count == len(others) else pc.coalesce(texts, others)

@@ -1,12 +1,12 @@
-"""The state at an instant: the last value and the last write of each resource, the last registration of each device.
+"""The state of the fleet at a time: the last value and write of each resource, and each device's last registration.
 
-The last value is the one that changed last by the device's own clock. If several values changed at one instant, it is
-the one that was received last. The last write is the one that was requested last. If several writes were requested at
-one instant, a pending write is the last.
+The last value is the one with the latest time by the device's own clock. If several values have the same time, it is
+the value that was received last. The last write is the one that was requested last. If several writes were requested at
+the same time, a pending write counts as the last one.
 
-A *checkpoint* is the state after all rows up to an instant and a revision. With it, a query does not have to read all
-of these rows. The server makes the first checkpoint from the mirror itself when a history is started, because earlier
-values have no rows. The oldest checkpoint replaces the rows that were deleted at the end of their retention.
+A *checkpoint* is the state after all rows up to a time and a revision, so a query need not read these rows. When a
+history is started, the server creates the first checkpoint from the mirror itself, because earlier values have no rows.
+The oldest checkpoint replaces the rows that were deleted at the end of the retention period.
 """
 
 from __future__ import annotations
@@ -57,23 +57,24 @@ _ROWS_MERGED_AT_ONCE = 16_384
 _BYTES_MERGED_AT_ONCE = 1024 * 1024
 
 _ORIGINS = {word: origin for origin, word in ORIGINS.items()} | {"registration": "auto_observation"}
-"""The origins of values in the mirror, by the word of the history."""
+"""The origins of values in the mirror, by the corresponding word in the history."""
 
 
 @dataclass(eq=False)
 class RowsUpTo(RowFilter):
-    """Selects the rows that were known at an instant.
+    """Selects the rows that were known at a time.
 
     Attributes:
-        instant: The instant.
-        checkpoint: Instant and revision of the checkpoint with all rows up to both, or ``None`` without one.
+        instant: The time at which the rows were known.
+        checkpoint: The time and the revision of the checkpoint that contains all rows up to both. ``None`` means that
+            there is no checkpoint.
     """
 
     instant: Instant
     checkpoint: tuple[Instant, int] | None
 
     def may_match(self, bounds: Bounds) -> bool:
-        """Return whether any row within these bounds may have been known, and is not in the checkpoint."""
+        """Return whether a row within these bounds may have been known and may be missing from the checkpoint."""
         requested_at = bounds.first_requested_at
         return (
             (bounds.first_changed_at <= self.instant or (requested_at is not None and requested_at <= self.instant))
@@ -89,7 +90,7 @@ class RowsUpTo(RowFilter):
         """Return the rows of a sorted batch that determine the state."""
         changed_at = numbers(batch.column("changed_at"))
         is_write = is_one_of(batch.column("what"), "desired")
-        # A write was known since it was requested, its result since it ended.
+        # A write is known from the time of its request. Its result is known from the time at which the write ended.
         known_at = np.where(is_write, numbers(batch.column("requested_at")), changed_at)
         flags = known_at <= self.instant
         if self.checkpoint is not None:
@@ -99,9 +100,9 @@ class RowsUpTo(RowFilter):
 
 
 def latest_rows(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
-    """Return the rows of a sorted batch that determine the final state; optionally only flagged rows.
+    """Return the rows of a sorted batch that determine the final state. With ``flags``, use only the flagged rows.
 
-    Results can be combined: the latest rows of a result and more rows are the latest rows of all of them.
+    Results can be combined. The latest rows of a result together with more rows are the latest rows of all of them.
     """
     kinds = batch.column("what")
     known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
@@ -122,7 +123,7 @@ def _last_writes(batch: pa.RecordBatch, series: Integers, indices: Integers) -> 
 
 
 def is_waiting(batch: pa.RecordBatch) -> Flags:
-    """Return which rows are writes that have not ended."""
+    """Return a flag for each row: whether it is a write that has not ended."""
     status = batch.column("status").fill_null(int(DesiredStatus.SUCCESS))
     codes = np.frombuffer(status.buffers()[1], np.int8, len(status), status.offset)
     waits: Flags = codes == int(DesiredStatus.PENDING)
@@ -130,21 +131,21 @@ def is_waiting(batch: pa.RecordBatch) -> Flags:
 
 
 def _is_last(series: Integers) -> Flags:
-    """Return which rows are the last of their series."""
+    """Return a flag for each row: whether it is the last row of its series."""
     flags = np.ones(len(series), np.bool_)
     flags[:-1] = series[1:] != series[:-1]
     return flags
 
 
 def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.RecordBatch]:
-    """Return the state after sorted rows, with a row for each known resource. No batch is empty.
+    """Yield the state after sorted rows, with one row for each known resource. No batch is empty.
 
     The columns of the device are ``device_id``, ``endpoint_name`` and ``registered``, which is null if it is unknown.
-    The others are those of :class:`mirror_server.store.resources.ResourceRow` that the history has. A device without
-    known resources has one row without a path.
+    The other columns are those members of :class:`mirror_server.store.resources.ResourceRow` that are in the history. A
+    device without known resources has one row without a path.
 
-    ``reported_at`` is the row's ``changed_at``, so it is never after the instant. ``reported_origin`` is as in the
-    mirror. A write that had not ended has neither revision nor category.
+    ``reported_at`` is the ``changed_at`` of the row, so it is never after the requested time. ``reported_origin`` has
+    the words of the mirror. A write that had not ended has neither a revision nor a category.
     """
     for rows in device_batches(batches):
         state = _state(rows, instant)
@@ -153,12 +154,12 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
 
 
 def device_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Return the latest rows of sorted batches, with all rows of a device in one batch."""
+    """Yield the latest rows of sorted batches, with all rows of a device in one batch."""
     pending = NO_ROWS
     for batch in batches:
         latest = latest_rows(concat([pending, batch]))
         devices = numbered(latest, "device_id")
-        # The next batch may have more rows of the last device.
+        # The next batch may contain more rows of the last device.
         end = int(np.searchsorted(devices, devices[-1])) if len(devices) else 0
         if end:
             yield latest.slice(0, end)
@@ -168,7 +169,7 @@ def device_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
-    """Return the state of complete devices from their latest rows."""
+    """Return the state of devices from their latest rows, which must be complete."""
     is_write, has_path = is_one_of(rows.column("what"), "desired"), has_value(rows.column("path"))
     series, devices = numbered(rows, "device_id", "path"), numbered(rows, "device_id")
     heads = np.flatnonzero(np.diff(series, prepend=-1))
@@ -180,7 +181,7 @@ def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
 
 
 def _row_indices(series: Integers, flags: Flags, count: int) -> Integers:
-    """Return the index of the flagged row of each series, which has at most one; -1 without one."""
+    """Return the index of the flagged row in each series, or -1 if there is none. A series has at most one such row."""
     indices = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
     indices[series[found]] = found
@@ -188,14 +189,14 @@ def _row_indices(series: Integers, flags: Flags, count: int) -> Integers:
 
 
 def _is_alone(devices: Integers) -> Flags:
-    """Return which rows are the only one of their device."""
+    """Return a flag for each row: whether it is the only row of its device."""
     same = devices[1:] == devices[:-1]
     is_alone: Flags = ~(np.concatenate([[False], same]) | np.concatenate([same, [False]]))
     return is_alone
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Return whether devices were registered. The first row of a device is its registration, if it has one."""
+    """Return whether each device was registered. If a device has a registration, it is the first row of the device."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
     has_registration = ~has_value(rows.column("path"))
     return pc.if_else(to_flags(has_registration[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
@@ -204,7 +205,7 @@ def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
 def _table(
     rows: pa.RecordBatch, heads: Integers, reported: Integers, written: Integers, registered: pa.Array, instant: Instant
 ) -> pa.RecordBatch:
-    # An index of -1 reads the flags of the last row, which do not matter: the results are -1 anyway.
+    # An index of -1 reads the flags of the last row. They do not matter, because the results are -1 anyway.
     waits = is_waiting(rows)
     is_over = (written >= 0) & ~waits[written] & (numbers(rows.column("changed_at"))[written] <= instant)
     head, value, write = (_at(rows, indices) for indices in (heads, reported, written))
@@ -218,7 +219,7 @@ def _table(
         "registered": registered,
         "reported_value": value.column("value"),
         "reported_content_type": value.column("content_type"),
-        # The clock of the selection: the time of receipt may be after the instant.
+        # This is the clock that the selection uses. The time of receipt may be after the requested time.
         "reported_at": value.column("changed_at"),
         "reported_revision": value.column("revision"),
         "reported_origin": _origins(value.column("origin")),
@@ -235,7 +236,7 @@ def _table(
 
 
 def _at(rows: pa.RecordBatch, indices: Integers) -> pa.RecordBatch:
-    """Return the rows with these indices; for -1 a row of nulls."""
+    """Return the rows with these indices. An index of -1 gives a row of nulls."""
     validity = to_flags(indices >= 0).buffers()[1]
     return rows.take(pa.Array.from_buffers(pa.int64(), len(indices), [validity, pa.py_buffer(np.maximum(indices, 0))]))
 
@@ -246,7 +247,7 @@ def _origins(column: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def oldest_at(session: Session, now: Instant) -> Instant:
-    """Return the oldest instant at which the state is completely known."""
+    """Return the oldest time at which the state is completely known."""
     instant = segments.oldest_state_at(session)
     return _started_at(session, now) if instant is None else instant
 
@@ -254,13 +255,13 @@ def oldest_at(session: Session, now: Instant) -> Instant:
 def rows_up_to(
     reading: HistoryTransaction, where: RowFilter, instant: Instant, *, compacted_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the sorted rows that determine the state at an instant: those of a checkpoint and later ones.
+    """Yield the sorted rows that determine the state at a time. They are the rows of a checkpoint and all later rows.
 
     Args:
         reading: The transaction.
-        where: Selects devices and paths.
-        instant: The instant.
-        compacted_only: Whether rows of the tail and pending writes are left out.
+        where: The filter of devices and paths.
+        instant: The time of the state.
+        compacted_only: Whether to leave out the rows of the tail and the pending writes.
     """
     last = max((each for each in segments.checkpoints(reading.session) if each.at <= instant), default=None)
     every = segments.blocks(reading.session, STATE)
@@ -272,7 +273,7 @@ def rows_up_to(
     if not compacted_only:
         waiting = known.apply(in_order(of_rows(history.waiting_writes(reading.session))))
         found += [reading.tail(after_checkpoint), Source("", LAST_DEVICE, iter([waiting]))]
-    # A group has few latest rows, so several groups are merged at once.
+    # A group contains few latest rows, so several groups are merged at once.
     return merged(
         source._replace(batches=regroup(source.batches, _ROWS_MERGED_AT_ONCE, _BYTES_MERGED_AT_ONCE))
         for source in found
@@ -280,13 +281,13 @@ def rows_up_to(
 
 
 def is_needed(session: Session) -> bool:
-    """Return whether the history is enabled and has no checkpoint since it was last started."""
+    """Return whether the first checkpoint is missing, because the history was enabled after the last checkpoint."""
     state = history.state(session)
     return state.is_enabled and all(each.revision < state.started_revision for each in segments.checkpoints(session))
 
 
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
-    """Return instant, revision and rows of the first checkpoint of a history."""
+    """Return the time, the revision and the rows of the first checkpoint of a history."""
     at, revision = _started_at(session, now), history.state(session).started_revision
     mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
     rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
@@ -295,13 +296,13 @@ def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iter
 
 
 def _started_at(session: Session, now: Instant) -> Instant:
-    """Return when the current history was started. It has no earlier rows."""
+    """Return the time at which the current history was started. It has no earlier rows."""
     state = history.state(session)
     first_at = history.first_received_after(session, max(state.started_revision, state.compacted_revision))
     return now if first_at is None else min(now, first_at)
 
 
 def state_rows(reading: HistoryTransaction, instant: Instant) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a checkpoint at an instant, made from all compacted rows."""
+    """Yield the rows of a checkpoint at a time, computed from all compacted rows."""
     where = reading.filter(HistorySelection(revision=reading.state.compacted_revision))
     return device_batches(rows_up_to(reading, where, instant, compacted_only=True))

@@ -15,15 +15,15 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import EXTENSIONS, Row, Session
 
 _HEARTBEAT_SECONDS = 10
-"""If the server is killed while nothing happens, a gap may start this much too early."""
+"""The interval of heartbeats. If the server is killed while nothing changes, a gap may start this much too early."""
 
 
 class HistoryRecorder:
-    """Writes rows of the history.
+    """Writes the rows of the history.
 
     Args:
         database: The database of the history.
-        clock: Domain time.
+        clock: The clock of the server.
     """
 
     def __init__(self, database: Database, clock: Clock) -> None:
@@ -33,7 +33,7 @@ class HistoryRecorder:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Record the gap since the last server with a history, if there was one, and start the heartbeat."""
+        """Record the gap since the last server with a history ended, if there was one. Start the heartbeat."""
         self._database.submit_durable(self._start)
         self._repeat_heartbeat()
 
@@ -45,24 +45,24 @@ class HistoryRecorder:
 
     @extends(specname="stop")
     def end(self) -> None:
-        """Stop the heartbeat, and record that every change until now has its row."""
+        """Stop the heartbeat, and record that every change up to now has a row."""
         self.stop()
         self.heartbeat()
 
     @extends(specname="clock_advanced")
     def heartbeat(self) -> None:
-        """Record that every change until now has its row."""
+        """Record that every change up to now has a row."""
         now = self._clock.now()
         self._database.submit_durable(lambda session: history.record_heartbeat(session, now))
 
     @extends
     def values_reported(self, session: Session, batch: Sequence[ReportedChange]) -> None:
-        """Write rows for values."""
+        """Write rows for reported values."""
         history.add_reported(session, [_row_of(each) for each in batch])
 
     @extends
     def write_finished(self, session: Session, batch: Sequence[FinishedWrite]) -> None:
-        """Write rows for the ends of writes."""
+        """Write rows for completed writes."""
         received_at = self._clock.now()
         rows = [
             StoredHistoryRow(
@@ -87,7 +87,7 @@ class HistoryRecorder:
 
     @extends
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
-        """Write rows for registrations."""
+        """Write rows for changed registrations."""
         rows = [
             StoredHistoryRow(each.revision, each.device.device_id, None, None, each.at, each.at, each.kind)
             for each in batch
@@ -96,7 +96,7 @@ class HistoryRecorder:
 
     @extends
     def devices_deleted(self, session: Session, device_ids: Sequence[str]) -> None:
-        """Delete their rows."""
+        """Delete the rows of these devices."""
         history.erase(session, device_ids)
 
     def _start(self, session: Session) -> None:
@@ -105,7 +105,7 @@ class HistoryRecorder:
         if covered_until is not None and covered_until < now:
             revision = session.note_change(())
             history.add(session, [StoredHistoryRow(revision, None, None, None, covered_until, now, "gap", until=now)])
-        # A server without this extension may have run since.
+        # A server without this extension may have run in the meantime.
         was_loaded = "history" in (session.setting(EXTENSIONS) or "").split()
         if not was_loaded or not history.state(session).is_enabled:
             history.begin(session, session.last_revision())
@@ -113,7 +113,7 @@ class HistoryRecorder:
 
     def _repeat_heartbeat(self) -> None:
         self.heartbeat()
-        # A manual clock stands still until it is advanced, which calls ``heartbeat``.
+        # A manual clock stands still until it is advanced. Advancing it calls ``heartbeat``.
         if not self._clock.is_manual:
             due_at = after_seconds(self._clock.now(), _HEARTBEAT_SECONDS)
             self._next_heartbeat = self._clock.call_at(due_at, self._repeat_heartbeat)

@@ -1,4 +1,4 @@
-"""Filters of rows: by device, path, time, revision and erasure."""
+"""Filters of rows by device, path, time, revision and erasure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from mirror_server.extensions.history.columns import Flags, filter_rows, has_val
 from mirror_server.extensions.history.selection import HistorySelection, Position
 from mirror_server.extensions.history.store.segments import Bounds, RowRange
 
-# A day. It limits how much longer a row is kept if the device's clock was ahead.
+# One day. If the clock of a device was ahead, its rows are kept at most this much longer.
 _CLOCK_AHEAD = 86_400_000
 
 
 @dataclass(eq=False)
 class RowFilter:
-    """Selects rows of batches.
+    """Selects rows from batches.
 
     Attributes:
-        selection: The selection. ``device_ids`` replaces its conditions.
-        device_ids: Sorted ids of the devices that meet the conditions, or ``None`` for all devices, also deleted ones.
-        erased: The last revision that is not returned any more, by the id of the erased device.
-        base_at: The instant up to which rows were trimmed, or ``None`` if none were.
-        paths: The paths if none is a pattern; else empty.
+        selection: The selection. Its conditions are not used here, because ``device_ids`` replaces them.
+        device_ids: The sorted ids of the devices that meet the conditions, or ``None`` for all devices, including
+            deleted ones.
+        erased: The ids of erased devices, each with the last revision that is no longer returned.
+        base_at: The time up to which rows were trimmed, or ``None`` if no rows were trimmed.
+        paths: The selected paths. It is empty if one of them is a pattern.
     """
 
     selection: HistorySelection
@@ -42,33 +43,33 @@ class RowFilter:
 
     @property
     def span(self) -> RowRange:
-        """The bounds of the selected rows."""
+        """The range of devices and times that contains all selected rows."""
         first, last = (
             (None, None) if self.device_ids is None else ((*self.device_ids, "")[0], ("", *self.device_ids)[-1])
         )
         return RowRange(first, last, self.selection.begin, self.selection.end)
 
     def may_match(self, bounds: Bounds) -> bool:
-        """Return whether any row within these bounds may be selected."""
+        """Return whether a row within these bounds may be selected."""
         begin, end, revision = self.selection.begin, self.selection.end, self.selection.revision
         return (
             self.has_device(bounds.first_device, bounds.last_device)
             and (self.base_at is None or age_starts_at(bounds.last_received_at, bounds.last_changed_at) >= self.base_at)
             and (revision is None or bounds.first_revision <= revision)
-            # Gaps have no device, and are selected by their end.
+            # Gaps have no device, and they are selected by their end.
             and (begin is None or bounds.first_device == "" or bounds.last_changed_at >= begin)
             and (end is None or bounds.first_changed_at < end)
         )
 
     def has_device(self, first_device: str, last_device: str) -> bool:
-        """Return whether a device of this range may be selected; rows without a device always are."""
+        """Return whether a device in this range may be selected. Rows without a device are always selected."""
         if self.device_ids is None or not first_device:
             return True
         index = bisect_left(self.device_ids, first_device)
         return index < len(self.device_ids) and self.device_ids[index] <= last_device
 
     def has_path(self, first_path: str, last_path: str) -> bool:
-        """Return whether a path of this range may be selected."""
+        """Return whether a path in this range may be selected."""
         return not self.selection.patterns or any(
             first_path[: len(each)] <= each <= last_path or first_path <= each <= last_path[: len(each)]
             for each in (pattern.removesuffix("*") for pattern in self.selection.patterns)
@@ -79,7 +80,7 @@ class RowFilter:
         return filter_rows(batch, self.flags(batch))
 
     def flags(self, batch: pa.RecordBatch) -> Flags:
-        """Return which rows of a sorted batch are selected."""
+        """Return a flag for each row of a sorted batch: whether it is selected."""
         flags = self._of_time(batch) & self._of_revision(batch)
         if self._device_set is not None:
             flags &= _where(batch.column("device_id"), self._device_set.__contains__)
@@ -119,17 +120,17 @@ class RowFilter:
 
 
 def age_starts_at(received_at: Instant, changed_at: Instant) -> Instant:
-    """Return the instant from which the age of a row counts, at most a day after its receipt."""
+    """Return the time at which the age of a row starts to count. It is at most a day after the receipt of the row."""
     return max(received_at, min(changed_at, received_at + _CLOCK_AHEAD))
 
 
 def _where(column: pa.DictionaryArray, matches: Callable[[str], bool]) -> Flags:
-    """Return which rows have a matching word or no word."""
+    """Return a flag for each row: whether it has a matching word or no word."""
     return of_words(column, np.array([*map(matches, column.dictionary.to_pylist()), True]))
 
 
 def _is_after(batch: pa.RecordBatch, after: Position, *, descending: bool) -> Flags:
-    """Return which rows of a sorted batch come after a position in the order of the response."""
+    """Return a flag for each row of a sorted batch: whether it comes after a position, in the order of the response."""
     indices = range(batch.num_rows)
     find = bisect_left if descending else bisect_right
     boundary = find(indices, after.key, key=lambda index: position(batch, index).key)

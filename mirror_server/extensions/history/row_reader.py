@@ -1,6 +1,7 @@
-"""Reads the rows of one moment from the tail, the segments and the archive's files, and merges them in order.
+"""Reads the rows of the history from the tail, the segments and the files, and merges them in order.
 
-Memory holds one batch of each source that is being read, independent of the number of rows.
+All rows are read in one transaction. Memory holds one batch of each source that is being read, so it does not depend on
+the number of rows.
 """
 
 from __future__ import annotations
@@ -29,21 +30,22 @@ _log = logging.getLogger(__name__)
 
 _ROWS_AT_A_TIME = 5000
 _MOST_NAMED = 500
-"""Up to this many devices are selected by the database itself."""
+"""Up to this number of devices, the database itself selects the rows of the tail."""
 
 LAST_DEVICE = "\U0010ffff"
-"""An id after those of all devices."""
+"""A string that is greater than the ids of all devices."""
 
 _Key = tuple[str, str, int, int]
 
 
 class Source(NamedTuple):
-    """Rows of one segment, file or tail.
+    """The rows of one segment, one run of files, or the tail.
 
     Attributes:
-        first_device: The first device; '' for rows without one.
-        last_device: No row is after this device.
-        batches: The rows, each batch in ascending order. In descending order the last batch comes first.
+        first_device: The first device, or ``""`` if there are rows without a device.
+        last_device: A device after which there are no rows.
+        batches: The batches of rows. The rows of a batch are always in ascending order. If the order of the response is
+            descending, the last batch comes first.
     """
 
     first_device: str
@@ -52,29 +54,29 @@ class Source(NamedTuple):
 
 
 class FileRemoved(FileNotFoundError):
-    """A file was deleted because its rows are not part of the history any more."""
+    """A file was deleted because its rows are no longer part of the history."""
 
 
 class OrderedRows(NamedTuple):
-    """A chunk of sorted rows: a block of a segment, or a file."""
+    """A chunk of sorted rows, which is a block of a segment or a file of the archive."""
 
     name: str
     bounds: Bounds
     source: Callable[[], object]
-    """Opens what :class:`~mirror_server.extensions.history.parquet.ParquetRows` reads."""
+    """A function that opens the source for :class:`~mirror_server.extensions.history.parquet.ParquetRows`."""
 
 
 Run = list[OrderedRows]
-"""Chunks whose rows are sorted, one chunk after the other."""
+"""Chunks whose rows are sorted from the first chunk to the last."""
 
 
 class HistoryTransaction:
-    """The history in one transaction.
+    """The history as it is in one transaction.
 
     Args:
-        session: The transaction.
-        database: The database of the session, which is queried again if a file is missing.
-        archive: The archive, or ``None`` if there is none.
+        session: The session of the transaction.
+        database: The database of the session. It is queried again if a file is missing.
+        archive: The archive, or ``None`` if there is no archive.
     """
 
     def __init__(self, session: Session, database: Database, archive: Archive | None) -> None:
@@ -85,18 +87,18 @@ class HistoryTransaction:
         self._archive = archive
 
     def filter(self, selection: HistorySelection) -> RowFilter:
-        """Return the filter of a selection, with the devices that meet its conditions."""
+        """Return the filter for a selection, with the devices that meet the conditions of the selection."""
         conditions = selection.conditions
         ids = sorted(history.device_ids(self.session, conditions)) if conditions else None
         return RowFilter(selection, ids, self.erased, self.state.base_at)
 
     def sources(self, where: RowFilter, *, descending: bool = False) -> Iterator[Source]:
-        """Return the selected rows of segments and files."""
+        """Yield sources with the selected rows of the segments and files."""
         runs = [*runs_of(self.session, segments.blocks(self.session, ROWS, where.span)), *self.files(where.span)]
         return sources(runs, where, descending=descending)
 
     def tail(self, where: RowFilter) -> Source:
-        """Return the selected rows that are not compacted, sorted in memory."""
+        """Return a source with the selected rows that are not compacted. They are sorted in memory."""
         return Source("", LAST_DEVICE, self._read_tail(where))
 
     def _read_tail(self, where: RowFilter) -> Iterator[pa.RecordBatch]:
@@ -111,10 +113,10 @@ class HistoryTransaction:
         yield in_order(concat([where.apply(in_order(tail_batch(some))) for some in rows]))
 
     def files(self, span: RowRange) -> list[Run]:
-        """Return the files of the archive with rows in this range.
+        """Return the files of the archive that have rows in this range.
 
         Raises:
-            StorageFailed: There are such files, and no archive is open.
+            StorageFailed: There are such files, but no archive is open.
         """
         files, archive = segments.files(self.session, span), self._archive
         if not files:
@@ -129,11 +131,11 @@ class HistoryTransaction:
 
 
 def sources(runs: Iterable[Run], where: RowFilter | None = None, *, descending: bool = False) -> Iterator[Source]:
-    """Return the selected rows of runs that may have any.
+    """Yield a source for each run that may have selected rows.
 
     Args:
-        runs: The runs.
-        where: Selects rows, or ``None`` for all.
+        runs: The runs to read.
+        where: The filter of rows, or ``None`` for all rows.
         descending: Whether the last row comes first.
     """
     for run in runs:
@@ -155,7 +157,7 @@ def _batches(chunks: Sequence[OrderedRows], where: RowFilter | None, *, descendi
 
 
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
-    """Return segments, each as a run of its blocks."""
+    """Group blocks by segment, and return each segment as a run of its blocks."""
 
     def chunk(block: Block) -> OrderedRows:
         name = f"block {block.block} of segment {block.segment_id}"
@@ -169,16 +171,16 @@ def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
 
 
 def file_chunk(archive: Archive, database: Database, file: ArchivedFile) -> OrderedRows:
-    """Return the chunk of an archived file. If another file has replaced it, that one is read."""
+    """Return the chunk of an archived file. If another file has replaced the file, that file is read instead."""
     return OrderedRows(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
 
 
 def _open_file(archive: Archive, database: Database, name: str) -> object:
-    """Open a file, or the one that replaced it and has its remaining rows.
+    """Open a file, or the file that has replaced it and contains the remaining rows.
 
     Raises:
-        FileRemoved: The file's rows were deleted.
-        FileNotFoundError: The file is part of the history, but is missing.
+        FileRemoved: The rows of the file were deleted.
+        FileNotFoundError: The file is part of the history, but it is missing.
         OSError: The file cannot be read.
     """
     try:
@@ -191,14 +193,14 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
             raise
         if now is None:
             raise FileRemoved(*missing.args) from None
-    # That file may have been replaced too.
+    # The replacement may have been replaced, too.
     return _open_file(archive, database, now)
 
 
 def batches_of(
     chunk: OrderedRows, where: RowFilter | None = None, *, descending: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the selected rows of a chunk, or all, group by group. Errors are those of pyarrow."""
+    """Yield the selected rows of a chunk, group by group. Errors of pyarrow are not converted."""
     with ParquetRows(chunk.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:
             if where is None:
@@ -212,10 +214,11 @@ def batches_of(
 def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[pa.RecordBatch]:
     """Merge the rows of all sources in order.
 
-    A source is started when the first or last of its devices is reached. From then on one of its batches is in memory.
+    A source is started when the merge reaches the first device of the source, or the last one if ``descending`` is
+    true. From then on one batch of the source is in memory.
 
     Args:
-        sources: The sources.
+        sources: The sources to merge.
         descending: Whether the last row comes first.
     """
     # The source to start next is at the end of the list.
@@ -228,14 +231,14 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
         boundary = _start_all_up_to_boundary(waiting, heads, descending=descending)
         if boundary is not None:
             ready = [head.cut(boundary) for head in heads]
-            # The rows of one source are sorted already.
+            # The rows of a single source are already sorted.
             rows = ready[0] if len(ready) == 1 else in_order(concat(ready))
             heads = [head for head in heads if head.load()]
             yield reverse(rows) if descending else rows
 
 
 def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
-    """Start each source that may have rows up to the boundary. All rows up to it are in memory then."""
+    """Start all sources that may have rows up to the boundary, so that they are in memory. Return the boundary."""
     while True:
         boundaries = [head.boundary for head in heads]
         boundary = (max(boundaries) if descending else min(boundaries)) if boundaries else None
@@ -251,7 +254,7 @@ def _is_after(source: Source, device_id: str, *, descending: bool) -> bool:
 
 
 class _Head:
-    """The batch of a source that is in memory."""
+    """The current batch of a source, which is in memory."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], *, descending: bool) -> None:
         self._batches = batches
@@ -260,7 +263,7 @@ class _Head:
         self.boundary: _Key = ("", "", 0, 0)
 
     def load(self) -> bool:
-        """Load rows if none are left; false at the end of the source."""
+        """Load the next batch if the current batch has no rows left. Return false at the end of the source."""
         while not self._batch.num_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -271,7 +274,7 @@ class _Head:
         return True
 
     def cut(self, boundary: _Key) -> pa.RecordBatch:
-        """Remove the rows up to this position and return them."""
+        """Remove the rows up to this position from the batch, and return them."""
         indices = range(self._batch.num_rows)
         if boundary == self.boundary:
             ready, self._batch = self._batch, NO_ROWS

@@ -1,6 +1,6 @@
-"""Selections of rows of the history, and the cursor that continues a request. Source: wire.md 10.
+"""Selections of history rows, and the cursor with which a request continues. Source: wire.md 10.
 
-A cursor contains all data that is needed to continue, so it survives restarts and is valid in every process.
+A cursor contains all data that is needed to continue, so it is valid after restarts and in every process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirror_server.store.conditions import Condition
 
 _CURE = "send the cursor of the previous response, or omit after="
 
-# Beyond all real instants, and so small that differences do not overflow.
+# These limits are beyond all real timestamps, and so small that differences do not overflow.
 _Instant = Annotated[Instant, Field(ge=-(2**53), le=2**53)]
 
 
@@ -32,9 +32,9 @@ def _checked(path: str) -> str:
 
 
 class Position(NamedTuple):
-    """The position of a row in the order of all rows. ``None`` comes before every text."""
+    """The position of a row in the order of all rows. ``None`` comes before every string."""
 
-    # Not every database supports texts with a zero byte.
+    # Not every database supports strings with a zero byte.
     device_id: Annotated[str, Field(pattern=r"^[^\x00]*$")] | None
     path: Annotated[str, AfterValidator(_checked)] | None
     changed_at: _Instant
@@ -42,24 +42,25 @@ class Position(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, Instant, int]:
-        """The key by which positions are compared."""
+        """The key for comparing positions."""
         return self.device_id or "", self.path or "", self.changed_at, self.revision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySelection:
-    """Rows of the history.
+    """A selection of history rows.
 
     Attributes:
-        conditions: Only rows of devices that meet every condition; gaps of the service belong to all devices.
-        patterns: Only resources whose path is one of these, or begins with what precedes a final ``*``; all if empty.
-            Rows without a resource, such as registrations and gaps, are always included. Without them, a value that
-            did not change looks the same as one that could not be received.
-        begin: Only events at this instant or later, and gaps that ended later.
-        end: Only earlier events.
-        after: Only rows after this position, in the order of the response.
+        conditions: The conditions that a device must meet. Gaps belong to all devices, so they are always included.
+        patterns: The paths of the selected resources. A path that ends with ``*`` selects all paths with the prefix
+            before the ``*``. All resources are selected if there are no patterns. Rows without a resource, such as
+            registrations and gaps, are always included. Without them, a value that did not change would look the same
+            as a value that could not be received.
+        begin: The first time of an event. A gap is included if it ends after this time.
+        end: The time before which all events must be.
+        after: The position after which the rows start, in the order of the response.
         descending: Whether the last row comes first.
-        revision: Only rows that were stored up to this revision.
+        revision: The largest revision of a row. Rows that were stored later are not included.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -72,10 +73,10 @@ class HistorySelection:
 
 
 class TooOld(ValueError):
-    """The request is about an instant before the history.
+    """The request needs data from before the start of the history.
 
     Attributes:
-        oldest_at: The oldest instant that can be requested.
+        oldest_at: The oldest time that can be requested.
     """
 
     def __init__(self, oldest_at: Instant) -> None:
@@ -84,12 +85,12 @@ class TooOld(ValueError):
 
 
 class PagedRequest(NamedTuple):
-    """Properties that all pages of a request share.
+    """The properties that all pages of a request have in common.
 
     Attributes:
-        request: Identifies the request.
-        taken_at: When the first page was started.
-        revision: Number of the mirror's last change at that time. No page has rows that were stored later.
+        request: The digest that identifies the request.
+        taken_at: The time at which the first page was started.
+        revision: The number of the mirror's last change at that time. No page has rows that were stored later.
     """
 
     request: str
@@ -101,7 +102,7 @@ _CURSOR: TypeAdapter[tuple[PagedRequest, Position]] = TypeAdapter(tuple[PagedReq
 
 
 def request_of(selection: HistorySelection) -> str:
-    """Return a digest of a request that is the same for all of its pages."""
+    """Return a digest of a request. All pages of the request have the same digest."""
     all_pages = replace(selection, after=None, revision=None)
     return hashlib.blake2b(repr(all_pages).encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
@@ -112,10 +113,10 @@ def write_cursor(pages: PagedRequest, position: Position) -> str:
 
 
 def read_cursor(text: str, selection: HistorySelection) -> tuple[PagedRequest, Position]:
-    """Return the values that :func:`write_cursor` wrote for an earlier page of the same request.
+    """Return the values that :func:`write_cursor` encoded for an earlier page of the same request.
 
     Raises:
-        ApiError: The text is not a cursor, or the cursor of another request (400).
+        ApiError: The text is not a valid cursor, or it belongs to another request (400).
     """
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)

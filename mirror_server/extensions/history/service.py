@@ -1,4 +1,4 @@
-"""Opens the history as of one moment."""
+"""Opens queries that read the history as it is at one moment."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from mirror_server.store.database import Database
 
 
 class OpenQuery:
-    """Rows of the history, or the fleet as of an instant, as known when it was opened.
+    """An open query for history rows, or for the fleet at an earlier time. Later changes do not affect its result.
 
     Attributes:
-        taken_at: When it was opened.
-        oldest_at: The oldest instant for which the history is complete.
-        revision: Number of the last change that it can contain. Rows that are stored later have larger ones.
-        resources: Closed with it.
+        taken_at: The time at which the query was opened.
+        oldest_at: The oldest time for which the history is complete.
+        revision: The number of the last change that the result can contain. Rows that are stored later have larger
+            numbers.
+        resources: The resources that are released when the query is closed.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class OpenQuery:
     ) -> None:
         self.taken_at = taken_at
         self.oldest_at = oldest_at(reading.session, taken_at)
-        # Open transactions delay the first of these numbers, but no row.
+        # Open transactions can delay the first of these two numbers, but they do not delay rows.
         self.revision = max(reading.session.last_revision(), history.newest(reading.session))
         self._reading = reading
         self._filter = reading.filter(selection)
@@ -42,13 +43,13 @@ class OpenQuery:
         begin = selection.begin if instant is None else instant
         if begin is not None and begin < self.oldest_at:
             raise TooOld(self.oldest_at)
-        # A missing archive is reported now, because a response that has started could only be cut off.
+        # A missing archive is reported now, because a response that has already started could only be cut off.
         reading.files(self._filter.span)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Return the rows in order, with the columns of :data:`.columns.SCHEMA` or :func:`.as_of.states`.
+        """Yield the rows in order, with the columns of :data:`.columns.SCHEMA` or of :func:`.point_in_time.states`.
 
-        No batch is empty. For the fleet as of an instant, all rows of a device are in one batch.
+        No batch is empty. For the fleet at an earlier time, all rows of a device are in one batch.
 
         Raises:
             StorageFailed: The database or the archive cannot be read.
@@ -60,17 +61,17 @@ class OpenQuery:
         return (batch for batch in rows if batch.num_rows)
 
     def close(self) -> None:
-        """Release the database; calling it again does nothing."""
+        """Release the database. Further calls do nothing."""
         self.resources.close()
 
 
 class HistoryService:
-    """Opens the history.
+    """The service that opens queries of the history.
 
     Args:
         database: The database of the history.
-        clock: Domain time.
-        archive: The archive with older days, or ``None`` without an archive.
+        clock: The clock of the server.
+        archive: The archive with older days, or ``None`` if there is no archive.
     """
 
     def __init__(self, database: Database, clock: Clock, archive: Archive | None = None) -> None:
@@ -86,21 +87,22 @@ class HistoryService:
         *,
         release: Callable[[], object] | None = None,
     ) -> OpenQuery:
-        """Open rows, or the fleet as of an instant, as known now. The caller closes the query.
+        """Open a query for rows, or for the fleet at an earlier time. The caller closes the query.
 
         Args:
-            selection: The rows. For the state at an instant, the devices and paths.
-            instant: The instant, or ``None`` for rows.
-            release: Called when the query is closed or cannot be opened.
+            selection: The rows to return. For the fleet at an earlier time, only its devices and paths are used.
+            instant: The time at which the fleet is requested, or ``None`` to request rows.
+            release: A function that is called when the query is closed or cannot be opened.
 
         Raises:
             TooOld: The selection begins before the history.
-            StorageFailed: The database cannot be reached, or the archive is needed and not open.
+            StorageFailed: The database cannot be reached, or the archive is needed but is not open.
         """
         with ExitStack() as stack:
             if release is not None:
                 stack.callback(release)
-            # Before the first read, so that no returned row is older than ``oldest_at``, and no file is deleted.
+            # The time is read before the first query. So no returned row is older than ``oldest_at``, and no file is
+            # deleted.
             taken_at = self._clock.now()
             reader = object()
             self._readers.add(reader)
@@ -111,7 +113,7 @@ class HistoryService:
 
     @contextmanager
     def reading(self) -> Iterator[HistoryTransaction]:
-        """Read the history in one transaction."""
+        """Open one transaction, and yield the history as it is in that transaction."""
         with self._database.read(with_revision=True) as session:
             yield HistoryTransaction(session, self._database, self._archive)
 

@@ -11,7 +11,7 @@ from mirror_server.extensions.options import read_retention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySettings:
-    """The settings of the history."""
+    """The retention period of the history, and the location of its archive."""
 
     keep_history_seconds: float | None = setting(
         None,
@@ -29,10 +29,10 @@ class HistorySettings:
     )
 
     def check(self) -> None:
-        """Check that the history can be stored as configured.
+        """Check that the history can be stored with these settings.
 
         Raises:
-            CannotServe: There is an archive but no history, or no installed package opens the archive.
+            CannotServe: An archive is set but no history, or no installed package can open the archive.
         """
         if self.history_archive is None:
             return

@@ -1,6 +1,6 @@
-"""The history, and the fleet snapshot as of an earlier instant [an extension]. Source: wire.md 10.
+"""The history, and the snapshot of the fleet at an earlier time [an extension]. Source: wire.md 10.
 
-Modules that import pyarrow are imported where they are used, because it may not be installed without a history.
+pyarrow may not be installed if there is no history. So the modules that need it are imported only where they are used.
 """
 
 from __future__ import annotations
@@ -140,17 +140,18 @@ routes = Blueprint("history", __name__)
     is_extension=True,
 )
 def get_history() -> Response:
-    """Return the history: every reported value, every completed write and every registration.
+    """Return the history, with every reported value, every completed write and every registration.
 
-    The header ``Accept`` selects NDJSON, with a row per line, or an Arrow IPC stream. The default is NDJSON. All pages
-    show the history as it was at the time of the first request. The last line, or the metadata ``mirror.end`` of the
-    last batch, has the number of rows. A response without it is incomplete. To continue, pass its last ``after``.
+    The header ``Accept`` selects the format, which is NDJSON with one row per line or an Arrow IPC stream. The default
+    is NDJSON. All pages show the history at the time of the first request. The last line, or the metadata
+    ``mirror.end`` of the last batch, has the number of rows. A response without it is incomplete. To continue, pass the
+    last ``after`` of the response.
 
     Rows without a path, which are registrations and gaps, are returned for every ``path``. Without them, you could not
-    distinguish an unchanged value from one that could not be received. The number of rows is known only
-    at the end, so there is no ``Mirror-Total``.
+    distinguish an unchanged value from one that could not be received. The number of rows is known only at the end, so
+    there is no ``Mirror-Total``.
 
-    If the operator keeps no history, the response is 404. If an instant is before the oldest data, it is 400 with
+    If the operator keeps no history, the response is 404. If a time is before the oldest data, the response is 400 with
     ``oldest_at``. Any other parameter is a filter, as in ``GET /v3/devices``.
     """
     form, compression = accepted_format("the history"), query_compression()
@@ -178,7 +179,7 @@ def _download(
     conditions: Sequence[Condition],
     form: str,
 ) -> Response:
-    """Respond with the rows of a query, which is closed after the response was sent."""
+    """Return a response with the rows of a query. The query is closed after the response has been sent."""
     is_admitted = g.still_admits
 
     def download(query: OpenQuery) -> Response:
@@ -189,7 +190,7 @@ def _download(
 
 
 def _selection() -> HistorySelection:
-    """Read the selection of the request without its page."""
+    """Return the selection of the request, without the position of its page."""
     begin, end = query_instant("from"), query_instant("to")
     if begin is not None and end is not None and end < begin:
         raise ApiError.of_field("to", "is before 'from'; 'to' must be the same instant or a later one")
@@ -203,7 +204,7 @@ def _selection() -> HistorySelection:
 
 
 def _query_devices() -> tuple[Condition, ...]:
-    """Return the condition that ``device_id`` is one of those in the query, if there are any."""
+    """Return the condition for the values of ``device_id`` in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
         raise ApiError.of_field("device_id", f"{len(device_ids)} values; at most {MAX_DEVICES} are allowed")
@@ -223,7 +224,7 @@ def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
 
 
 def _ndjson(page: HistoryPage, cursor: Callable[[Position], str], end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return a row per line, with cursors that continue after the rows so far, and the end as the last line."""
+    """Yield one row per line, with cursors that continue after the rows so far. The last line is the end."""
     from mirror_server.extensions.history.arrow import rows_of  # noqa: PLC0415
 
     for batch, position in page.batches():
@@ -248,13 +249,13 @@ def snapshot_at(
     form: str,
     compression: Compression,
 ) -> Response:
-    """Return the fleet as of an earlier instant, in the forms of a snapshot.
+    """Return the fleet at an earlier time, in the formats of a snapshot.
 
     Args:
-        instant: The instant.
-        conditions: Only devices that meet every condition.
-        patterns: Only resources with these paths; all if empty.
-        form: The content type.
+        instant: The time of the state.
+        conditions: The conditions that a device must meet.
+        patterns: The paths of the resources. If it is empty, all resources are returned.
+        form: The content type of the response.
         compression: The compression of the buffers of an Arrow stream.
 
     Raises:
@@ -268,7 +269,7 @@ def snapshot_at(
         fleet = FleetState(query)
 
         def end() -> bytes:
-            # A refresh cannot continue from there, so there is neither a revision nor a position in the log.
+            # A refresh cannot continue from an earlier time, so there is neither a revision nor a position in the log.
             members = {"object": "snapshot-end", "taken_at": timestamp(instant), "device_count": fleet.device_count}
             return orjson.dumps(members)
 
@@ -281,7 +282,7 @@ def snapshot_at(
 
 
 def _lines(fleet: FleetState, reader: str, instant: Instant, end: Callable[[], bytes]) -> Generator[bytes]:
-    """Return a device object per line, and the end as the last line."""
+    """Yield one device object per line. The last line is the end."""
     from mirror_server.extensions.history.arrow import devices_of  # noqa: PLC0415
 
     for rows, starts in fleet.batches():

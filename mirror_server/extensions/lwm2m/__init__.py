@@ -1,7 +1,7 @@
-"""Real devices by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: setup, keys, network, monitoring."""
+"""Real devices that speak LwM2M 1.0 or 1.1 over CoAP, with or without DTLS: setup, keys, network, monitoring."""
 
-# Read ``backend`` first, then ``server``, ``registration_handler`` and ``device_session``.
-# ``coap`` is the transport below them.
+# Read ``backend`` first, followed by ``server``, ``registration_handler`` and ``device_session``.
+# They use the transport in ``coap``.
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """Require the CoAP library."""
+    """Return the name of the CoAP library."""
     return ["aiocoap"]
 
 
 @extends
 def settings() -> type:
-    """Add the addresses and limits of real devices."""
+    """Return the class of the settings with the addresses and limits of real devices."""
     return LwM2MSettings
 
 
 @extends
 def commands() -> dict[str, Sequence[str]]:
-    """Add the commands for keys."""
+    """Return the module of the commands for device keys."""
     return {f"{__name__}.device_commands": ["devices"]}
 
 
 @extends
 def storage() -> Storage:
-    """Add the tables of keys and registrations."""
+    """Return the database tables of keys and registrations."""
     from mirror_server.extensions.lwm2m import registration_store
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
@@ -49,25 +49,25 @@ def storage() -> Storage:
 
 @extends
 def check_settings(settings: Settings) -> None:
-    """Reject settings that need a missing package or open an unprotected address."""
+    """Raise an error if a setting needs a missing package or opens an unprotected address."""
     check_listening(settings)
 
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """Name the options that all processes of one database need."""
+    """Return the options for real devices that must be the same for all processes on one database."""
     chosen = settings.of(LwM2MSettings)
-    # Empty without real devices: the text must equal that of versions that had no real devices.
+    # The result is empty without real devices, because it must equal the result of versions that had no real devices.
     return "".join(f", with {name}" for name in ("--coap", "--coaps") if getattr(chosen, name[2:]))
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Listen for real devices if an address is configured."""
+    """Create the backend of real devices if an address to listen on is configured."""
     chosen = services.settings.of(LwM2MSettings)
     if chosen.coap is None and chosen.coaps is None:
         return []
-    # Imported late: it loads CBOR and other codecs that a server without real devices does not need.
+    # Imported late, because it loads CBOR and other codecs that a server without real devices does not need.
     from mirror_server.extensions.lwm2m.backend import LwM2MBackend
 
     return [LwM2MBackend(chosen, services)]

@@ -1,7 +1,7 @@
-"""The real devices of a server: a :class:`~mirror_server.devices.interface.DeviceBackend` for LwM2M over CoAP.
+"""The backend of real devices, a :class:`~mirror_server.devices.interface.DeviceBackend` for LwM2M over CoAP.
 
-It has an event loop on a separate thread. The service calls it from other threads, and the loop never waits for the
-service.
+The backend has an event loop on a separate thread. The service calls the backend from other threads, and the loop never
+waits for the service.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTEN_AGAIN_SECONDS = 0.5
 _WAITS_BEFORE_ERROR = 60
-"""The number of attempts to open the port before a new leader logs an error. The previous leader usually closes it
-within seconds."""
+"""The number of attempts to open the port before a new leader logs an error.
+
+The previous leader usually closes the port within seconds.
+"""
 
 _THREADS = 4
-"""The number of threads that read the database, so that the loop does not block."""
+"""The number of threads that read the database, so that reads do not block the event loop."""
 
 
 class LwM2MBackend:
-    """The backend of real devices, with the hooks for its lifecycle.
+    """The backend of real devices. It also implements the hooks for the lifecycle of the devices.
 
     Args:
         settings: The addresses to listen on, and the limits.
-        services: The server.
+        services: The services of the server.
 
     Attributes:
-        endpoint: The sockets, or ``None`` while this process does not listen.
+        endpoint: The endpoint with the sockets, or ``None`` while this process does not listen.
     """
 
     name = BACKEND
@@ -71,7 +73,7 @@ class LwM2MBackend:
         services.backends.add(self)
 
     def urls(self) -> list[str]:
-        """Return the URLs for devices. Empty while this process does not listen."""
+        """Return the URLs to which devices connect. The list is empty while this process does not listen."""
         endpoint = self.endpoint
         if endpoint is None:
             return []
@@ -80,19 +82,19 @@ class LwM2MBackend:
 
     @extends
     def device_address(self) -> str:
-        """Describe the URLs for devices, or when they will be available."""
+        """Return a line with the URLs to which devices connect, or with the reason why there are none yet."""
         addresses = ", ".join(self.urls()) or "not listening until this process is the leader and the port is free"
         return f"Real devices: {addresses}"
 
     @extends
     def connect_devices(self) -> None:
-        """Load the registered devices, and listen.
+        """Load the registered devices, and start to listen.
 
-        If several processes share the database, the previous leader may still use the port. This then returns at once,
-        and the port is retried in the background.
+        If several processes share the database, the previous leader may still use the port. In that case this returns
+        immediately, and the port is tried again in the background.
 
         Raises:
-            CannotListen: An address cannot be opened. Only raised if one process has the database.
+            CannotListen: An address cannot be opened. This is raised only if this is the only process on the database.
         """
         self._database.write(registration_store.mark_unobserved)
         started: Future[None] = Future()
@@ -102,23 +104,23 @@ class LwM2MBackend:
 
     @extends
     def disconnect_devices(self) -> None:
-        """Stop listening; the stored registrations stay."""
+        """Stop listening. The stored registrations are kept."""
         if self._thread is not None and self._thread.is_alive():
-            # RuntimeError: the loop has just ended by itself.
+            # RuntimeError means that the loop has just ended by itself.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopping.set)
-            # Longer than commands and sockets together may take to end.
+            # This is longer than the time that commands and sockets together may take to end.
             self._thread.join(2 * _STOP_SECONDS)
         self._thread = self._lwm2m_server = self.endpoint = None
 
     @extends
     def interrupted(self) -> None:
-        """Expire no registration until :meth:`resumed`, because no update can be stored now."""
+        """Suspend the expiry of registrations until :meth:`resumed`, because no update can be stored now."""
         self._call(lambda lwm2m_server: lwm2m_server.registration_handler.suspend_expiry())
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:
-        """Extend the registrations that could not be updated since an instant, and let them expire again."""
+        """Extend the registrations that could not be updated since an interruption, and resume their expiry."""
         registration_store.prolong(session, since, self._services.clock.now())
         if self._lwm2m_server is not None:
             expiries = registration_store.expiries(session)
@@ -129,14 +131,14 @@ class LwM2MBackend:
 
     @extends
     def registration_changed(self, session: Session, batch: Sequence[RegistrationChange]) -> None:
-        """Delete the registrations that ended."""
+        """Delete the stored registrations that have ended."""
         for change in batch:
             if change.kind in {"deregistration", "expired"}:
                 registration_store.delete(session, change.device.device_id)
 
     @extends
     def measurements(self) -> Sequence[Measurement]:
-        """Return the metrics. Empty while this process does not listen."""
+        """Return the metrics. The list is empty while this process does not listen."""
         lwm2m_server, endpoint = self._lwm2m_server, self.endpoint
         return [] if lwm2m_server is None or endpoint is None else _measurements(lwm2m_server, endpoint)
 
@@ -160,7 +162,7 @@ class LwM2MBackend:
     ) -> None:
         """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         if not self._call(lambda lwm2m_server: cancelled(lwm2m_server.cancel(device_id, command, also_sent=also_sent))):
-            # The loop has ended. Until then the command may have been sent.
+            # The loop has ended, and the command may have been sent before.
             cancelled(True)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
@@ -173,9 +175,9 @@ class LwM2MBackend:
         return ConnectionStatus("coaps" if peer.is_secure else "coap", device.version, device.binding, peer.address)
 
     def _call(self, act: Callable[[LwM2MServer], None]) -> bool:
-        """Schedule a function on the event loop of the LwM2M server. Return whether this process listens."""
+        """Schedule a function on the event loop of the LwM2M server. Return whether this process is listening."""
         lwm2m_server = self._lwm2m_server
-        # RuntimeError: the loop has just ended by itself.
+        # RuntimeError means that the loop has just ended by itself.
         with suppress(RuntimeError):
             if lwm2m_server is not None:
                 self._loop.call_soon_threadsafe(act, lwm2m_server)
@@ -210,7 +212,7 @@ class LwM2MBackend:
         watching = asyncio.create_task(self._identities.watch(endpoint.end_sessions))
         try:
             if started.done():
-                # If the database fails now, waiting requests are sent once it is available again.
+                # If the database fails now, the waiting requests are sent as soon as it is available again.
                 with suppress(StorageFailed):
                     await asyncio.to_thread(self._services.dispatcher.wake_all)
             else:
@@ -229,7 +231,7 @@ class LwM2MBackend:
         )
 
     async def _wait_for_port(self, lwm2m_server: LwM2MServer) -> CoapEndpoint | None:
-        """Listen as soon as the previous leader has closed the port. Return ``None`` if stopped before."""
+        """Listen as soon as the previous leader has closed the port. Return ``None`` if stopped before that."""
         waits = itertools.count(1)
         while not self._stopping.is_set():
             try:

@@ -1,4 +1,4 @@
-"""Device commands as CoAP requests, and outcomes of commands from CoAP responses.
+"""The conversion of device commands to CoAP requests, and of CoAP responses to the outcomes of commands.
 
 Source: LwM2M core 1.0 (5.1.2, 5.4, 6.4) and 1.1 (5.1.2, 6.3, 7.4); RFC 7252, 12.1.2.
 """
@@ -42,7 +42,7 @@ _OUTCOMES = {
 
 
 class NotSendable(Exception):
-    """A command cannot be sent to a device. Has the outcome of the command and the reason."""
+    """A command cannot be sent to a device. The exception has the outcome of the command and the reason."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
         super().__init__(reason)
@@ -51,7 +51,7 @@ class NotSendable(Exception):
 
 
 class EncodedPayload(NamedTuple):
-    """A payload with the number of its content format, or ``None`` for no format."""
+    """A payload and the number of its content format. The number is ``None`` for a payload without a format."""
 
     payload: bytes
     content_format: int | None
@@ -63,7 +63,7 @@ def outcome(response: Response) -> Outcome:
 
 
 def error_text(response: Response) -> str:
-    """Return the code and text of an error response for the log, printable and short."""
+    """Return the code and the text of an error response for the log. The result is printable and short."""
     if response.is_success or not response.payload:
         return response.code
     text = response.payload[: 2 * _MAX_LOGGED_CHARACTERS].decode("utf-8", errors="backslashreplace")
@@ -71,11 +71,13 @@ def error_text(response: Response) -> str:
 
 
 def structured_formats(version: Version, declared: Collection[int]) -> tuple[int, ...]:
-    """Return the formats that can represent any value, in the order to try: TLV, then SenML if supported.
+    """Return the formats that can represent any value, in the order to try.
+
+    TLV comes first. The SenML formats follow if the device supports them.
 
     Args:
         version: The LwM2M version of the device.
-        declared: The content formats in its registration.
+        declared: The content formats that the registration of the device declares.
     """
     registered, of_drafts = _TLV_NUMBERS
     tlv = of_drafts if of_drafts in declared and registered not in declared else registered
@@ -83,20 +85,20 @@ def structured_formats(version: Version, declared: Collection[int]) -> tuple[int
 
 
 def accepts(path: str, requested_type: str | None, structured: Collection[int]) -> tuple[int, ...]:
-    """Return the formats to request a value in. Each is tried after a 4.06 response to the previous one.
+    """Return the formats in which to request a value. After a 4.06 response to a format, the next one is tried.
 
     Args:
         path: The path to read or observe.
         requested_type: The content type that the application requested.
-        structured: :func:`structured_formats` of the device.
+        structured: The :func:`structured_formats` of the device.
 
     Raises:
-        NotSendable: CoAP has no number for the content type.
+        NotSendable: CoAP has no content format for the content type.
     """
     if requested_type is not None and media_type(requested_type) not in _ANYTHING:
         return (_number(requested_type, structured),)
     definition = lookup(path)
-    # Text cannot represent several values. A client was seen to respond with an empty text.
+    # Text cannot represent several values. One client was observed to respond with an empty text.
     if not is_resource(path) or (definition is not None and definition.multiple):
         return tuple(structured)
     plain = (_OCTETS_NUMBER, _TEXT_NUMBER) if is_opaque(path) else (_TEXT_NUMBER,)
@@ -104,18 +106,18 @@ def accepts(path: str, requested_type: str | None, structured: Collection[int]) 
 
 
 def writes(path: str, content: Content, structured: Collection[int]) -> tuple[EncodedPayload, ...]:
-    """Return the encodings to write a value in. Each is tried after a 4.06 or 4.15 response to the previous one.
+    """Return the encodings in which to write a value. After a 4.06 or 4.15 response to an encoding, the next is tried.
 
-    Text and bytes can be converted to other formats if the object definitions declare the type of the resource. Any
-    other payload is sent unchanged.
+    Text and bytes can be converted to other formats if the object definitions declare the type of the resource. All
+    other payloads are sent unchanged.
 
     Args:
-        path: A resource, or an object instance.
-        content: The value of the application.
-        structured: :func:`structured_formats` of the device.
+        path: The path of a resource or an object instance.
+        content: The value that the application writes.
+        structured: The :func:`structured_formats` of the device.
 
     Raises:
-        NotSendable: CoAP has no number for the content type, or it cannot represent an object instance.
+        NotSendable: CoAP has no content format for the content type, or it cannot represent an object instance.
     """
     number = _number(content.content_type, structured)
     unchanged = EncodedPayload(content.payload, number)
@@ -128,10 +130,10 @@ def writes(path: str, content: Content, structured: Collection[int]) -> tuple[En
 
 
 def execute_payload(content: Content, structured: Collection[int]) -> EncodedPayload:
-    """Return the argument of an execute command. Without an argument there is no format.
+    """Return the argument of an execute command. If there is no argument, the payload has no format.
 
     Raises:
-        NotSendable: CoAP has no number for the content type.
+        NotSendable: CoAP has no content format for the content type.
     """
     return (
         EncodedPayload(content.payload, _number(content.content_type, structured))
@@ -141,10 +143,10 @@ def execute_payload(content: Content, structured: Collection[int]) -> EncodedPay
 
 
 def attribute_options(query: str) -> tuple[str, ...]:
-    """Return the query options of Write-Attributes. An attribute without a value, such as ``pmin``, is removed.
+    """Return the query options of Write-Attributes. An attribute without a value, such as ``pmin``, is to be removed.
 
     Raises:
-        NotSendable: There is no attribute, or an unknown, duplicate or invalid one.
+        NotSendable: There is no attribute, or an attribute is unknown, duplicate or invalid.
     """
     values: dict[str, str] = {}
     bad = Outcome.BAD_VALUE
@@ -167,7 +169,7 @@ def attribute_options(query: str) -> tuple[str, ...]:
 
 
 def _number(content_type: str, structured: Collection[int]) -> int:
-    """Return the content format of a content type. If there are two, prefer the one that the device supports."""
+    """Return the content format of a content type. If it has two numbers, prefer the one that the device supports."""
     name = media_type(content_type)
     numbers = [number for number, other in CONTENT_FORMATS.items() if other == name]
     if not numbers:
@@ -177,7 +179,7 @@ def _number(content_type: str, structured: Collection[int]) -> int:
 
 
 def _octets(path: str, content: Content) -> Iterator[EncodedPayload]:
-    """Yield the decoded bytes of a base64 text, if the resource is opaque."""
+    """Yield the decoded bytes of a base64 text if the resource is opaque."""
     value = decode(content.payload, content.content_type, path)
     if is_opaque(path) and isinstance(value.python, bytes) and value.problem is None:
         yield EncodedPayload(value.python, _OCTETS_NUMBER)

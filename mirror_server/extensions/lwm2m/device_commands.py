@@ -1,4 +1,4 @@
-"""The commands for the pre-shared keys of real devices. They also work while a server runs."""
+"""The commands that manage the pre-shared keys of real devices. They also work while a server is running."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_device(endpoint_name: str, identity: str | None, database_url: str) -> N
 
     The key is printed only once. The server can keep running.
     """
-    # Checked before opening: an open database temporarily has more files next to it.
+    # This is checked before the database is opened, because an open database temporarily has more files next to it.
     _reject_exposed(database_url)
     with _click_errors(), closing(open_database(database_url)) as database:
         key = device_keys.add(database, endpoint_name, identity, wall_time())
@@ -95,7 +95,7 @@ def _click_errors() -> Iterator[None]:
 
 
 def _reject_exposed(database_url: str) -> None:
-    """Reject a database that other users can access: they could read the key."""
+    """Reject a database that other users can access, because they could read the key."""
     exposed = exposed_files(database_url)
     if exposed:
         files = shlex.join(map(str, exposed))

@@ -1,8 +1,8 @@
-"""Pre-shared keys of real devices. Source: RFC 4279; LwM2M 1.0, 7.1.7.
+"""The pre-shared keys of real devices. Source: RFC 4279; LwM2M 1.0, 7.1.7.
 
-A device authenticates with its own identity and secret, and may register only one endpoint name. The handshake needs
-the secret, so it is stored in plain form. Operators can change keys while the server runs: :class:`Identities` ends the
-sessions of changed keys.
+A device authenticates with its own identity and secret, and may register only one endpoint name. The secret is stored
+in plain form, because the handshake needs it. Operators can change keys while the server runs. :class:`Identities` then
+ends the sessions that use a changed key.
 """
 
 from __future__ import annotations
@@ -24,27 +24,30 @@ _log = logging.getLogger(__name__)
 
 _SECRET_BYTES = 16
 _MAX_IDENTITY_BYTES = 32
-"""The longest identity that the DTLS library (tinydtls) supports. A longer one makes the handshake fail."""
+"""The maximum length of an identity in the DTLS library (tinydtls). With a longer identity, the handshake fails."""
 _MAX_NAME_BYTES = 252
-"""The maximum of a CoAP query option, 255 bytes, without ``ep=``. Source: RFC 7252, 5.10."""
+"""The maximum length of an endpoint name, so that ``ep=`` and the name fit into the 255 bytes of a query option.
+
+Source: RFC 7252, 5.10.
+"""
 _CHECK_SECONDS = 1.0
-"""The interval, in real time, at which keys are checked for changes. A session outlives its key for that long."""
+"""The interval in real time at which keys are checked for changes. A session may outlive its key by this time."""
 _SELECT = "SELECT endpoint_name, identity, secret, created_at FROM device_keys"
 
 
 class InvalidDeviceKey(Exception):
-    """The key cannot be created or found. The message has the reason and the fix."""
+    """The key cannot be created or found. The message has the reason and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceKey:
-    """The key of a device.
+    """The pre-shared key of a device.
 
     Attributes:
-        endpoint_name: The only name that the device may register.
-        identity: Its unique name in the handshake.
-        secret: The bytes that it shares with the server.
-        created_at: The creation time, by the system clock.
+        endpoint_name: The only endpoint name that the device may register.
+        identity: The unique name of the device in the handshake.
+        secret: The bytes that the device shares with the server.
+        created_at: The time of creation, by the system clock.
     """
 
     endpoint_name: str
@@ -54,16 +57,16 @@ class DeviceKey:
 
 
 def add(database: Database, endpoint_name: str, identity: str | None, at: Instant) -> DeviceKey:
-    """Create the key of a device.
+    """Create a key for a device.
 
     Args:
         database: The database with the keys.
-        endpoint_name: The only name that the device may register.
-        identity: Its name in the handshake, or ``None`` for its endpoint name.
-        at: The current time, by the system clock.
+        endpoint_name: The only endpoint name that the device may register.
+        identity: The name of the device in the handshake, or ``None`` to use the endpoint name.
+        at: The current time of the system clock.
 
     Raises:
-        InvalidDeviceKey: The name or the identity is not valid, or another device has it.
+        InvalidDeviceKey: The name or the identity is not valid, or it is in use by another device.
     """
     key = DeviceKey(endpoint_name, identity or endpoint_name, secrets.token_bytes(_SECRET_BYTES), at)
     _check_name(key.endpoint_name)
@@ -92,7 +95,7 @@ def add(database: Database, endpoint_name: str, identity: str | None, at: Instan
 
 
 def revoke(database: Database, endpoint_name: str) -> None:
-    """Delete the key of a device, which can then no longer connect.
+    """Delete the key of a device, so that the device can no longer connect.
 
     Raises:
         InvalidDeviceKey: The device has no key.
@@ -102,7 +105,7 @@ def revoke(database: Database, endpoint_name: str) -> None:
 
 
 class Renaming(Enum):
-    """The effect of a new name for a key on the device in the mirror."""
+    """The effect that renaming a key has on the device in the mirror."""
 
     RENAMED = auto()
     UNKNOWN_DEVICE = auto()
@@ -110,21 +113,21 @@ class Renaming(Enum):
 
 
 def rename(database: Database, endpoint_name: str, new_name: str) -> Renaming:
-    """Change the name that a device may register. Its identity and secret stay.
+    """Change the endpoint name that a device may register. The identity and the secret stay the same.
 
-    In the mirror, the device with the old name gets the new name and keeps its device id. If a device with the new name
-    exists already, both devices remain unchanged.
+    In the mirror, the device with the old name gets the new name and keeps its device id. If another device already has
+    the new name, both devices remain unchanged.
 
     Args:
         database: The database with the keys.
-        endpoint_name: Its current name.
-        new_name: Its new name, which must not have a key.
+        endpoint_name: The current endpoint name.
+        new_name: The new endpoint name, which must not have a key yet.
 
     Returns:
-        Whether the device in the mirror was renamed too, and if not, why.
+        Whether the device in the mirror was renamed too, or the reason why not.
 
     Raises:
-        InvalidDeviceKey: The device has no key, or the new name is not valid or has a key already.
+        InvalidDeviceKey: The device has no key, the new name is not valid, or there is already a key for the new name.
     """
     _check_name(new_name)
 
@@ -151,7 +154,7 @@ def rename(database: Database, endpoint_name: str, new_name: str) -> Renaming:
 
 
 def insert(session: Session, key: DeviceKey) -> None:
-    """Add a key; its name and identity must be free."""
+    """Add a key. Its endpoint name and its identity must not be in use."""
     session.run(
         "INSERT INTO device_keys (endpoint_name, identity, secret, created_at)"
         " VALUES (:endpoint_name, :identity, :secret, :created_at)",
@@ -161,24 +164,24 @@ def insert(session: Session, key: DeviceKey) -> None:
 
 
 def find(session: Session, endpoint_name: str) -> DeviceKey | None:
-    """Return the key of the device with this name."""
+    """Return the key of the device with this endpoint name, or ``None`` if the device has no key."""
     row = session.row(f"{_SELECT} WHERE endpoint_name = :endpoint_name", endpoint_name=endpoint_name)
     return _key(*row) if row else None
 
 
 def find_identity(session: Session, identity: str) -> DeviceKey | None:
-    """Return the key with this identity."""
+    """Return the key with this identity, or ``None`` if there is no such key."""
     row = session.row(f"{_SELECT} WHERE identity = :identity", identity=identity)
     return _key(*row) if row else None
 
 
 def list_all(session: Session) -> list[DeviceKey]:
-    """Return all keys, ordered by the names of their devices."""
+    """Return all keys, sorted by the endpoint names of their devices."""
     return [_key(*row) for row in session.rows(f"{_SELECT} ORDER BY endpoint_name")]
 
 
 def delete(session: Session, endpoint_name: str) -> bool:
-    """Delete the key of a device. Return whether it had one."""
+    """Delete the key of a device. Return whether the device had a key."""
     if not session.run("DELETE FROM device_keys WHERE endpoint_name = :name", name=endpoint_name):
         return False
     _note_change(session)
@@ -186,7 +189,7 @@ def delete(session: Session, endpoint_name: str) -> bool:
 
 
 class Identities:
-    """The keys that DTLS sessions use, with detection of changes by operators. For one event loop.
+    """A reader of device keys. It detects changes of the keys that sessions use, and belongs to one event loop.
 
     Args:
         database: The database with the keys.
@@ -199,16 +202,17 @@ class Identities:
         self._replaced: set[str] = set()
 
     def secret(self, identity: str) -> bytes | None:
-        """Return the stored secret of an identity, for its handshake.
+        """Return the stored secret of an identity for a handshake.
 
-        ``None`` for an unknown identity, or if the database is unavailable. The device will try again.
+        The result is ``None`` if the identity is unknown or the database is not available. In the second case the
+        device will try again.
         """
         try:
             key = self._database.query(lambda session: find_identity(session, identity))
         except StorageFailed as error:
             _log.warning("a device cannot connect, because reading its key failed: %s", error)
             return None
-        # Unauthenticated clients can send any number of identities, so unknown ones are not stored.
+        # Unauthenticated clients can send any number of identities, so unknown identities are not stored.
         if key is None:
             return None
         if self._in_use.get(identity, key) != key:
@@ -217,32 +221,33 @@ class Identities:
         return key.secret
 
     async def ended(self) -> set[str]:
-        """Return the identities whose sessions have to end, because the key was revoked, replaced or renamed.
+        """Return the identities whose sessions must end, because their key was revoked, replaced or renamed.
 
-        These identities are then no longer watched until their next handshake.
+        These identities are no longer watched until their next handshake.
         """
-        # Copied before the query: a key that is created right after it must not look revoked.
+        # The keys are copied before the query. Otherwise a key that is created right after the query would look
+        # revoked.
         in_use, replaced = dict(self._in_use), set(self._replaced)
         if not in_use:
             return set()
         try:
             stored = await asyncio.to_thread(self._stored_if_changed)
         except StorageFailed:
-            # Sessions with changed keys continue for now. Their messages cannot be stored in the meantime.
+            # Sessions with changed keys continue for now, but their messages cannot be stored in the meantime.
             return set()
         changed = set() if stored is None else {name for name, key in in_use.items() if stored.get(name) != key}
         for identity in changed | replaced:
-            # A device that connected with a new key during the query stays connected.
+            # A device that has connected with a new key during the query stays connected.
             if self._in_use.get(identity) == in_use.get(identity):
                 self._in_use.pop(identity, None)
         self._replaced -= replaced
         return changed | replaced
 
     async def watch(self, end_sessions: Callable[[str], None]) -> None:
-        """End sessions until cancelled.
+        """End the sessions of changed keys until this task is cancelled.
 
         Args:
-            end_sessions: Ends the sessions of an identity. Called on the event loop.
+            end_sessions: A function that ends the sessions of an identity. It is called on the event loop.
         """
         while True:
             await asyncio.sleep(_CHECK_SECONDS)
@@ -259,7 +264,7 @@ class Identities:
 
 
 def _note_change(session: Session) -> None:
-    """Count a change, so that :class:`Identities` reads the keys again."""
+    """Count a change of the keys, so that :class:`Identities` reads the keys again."""
     session.run(
         "INSERT INTO settings (name, value) VALUES ('device_key_changes', '1')"
         " ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)"

@@ -1,4 +1,4 @@
-"""The registered devices and their observed resources, in memory. Objects are small, because there may be many.
+"""The registered devices and their observed resources in memory. The objects are small, because there may be many.
 
 Source: RFC 7641; LwM2M core, observation.
 """
@@ -21,7 +21,7 @@ from mirror_server.extensions.lwm2m.registration_parameters import RegistrationP
 from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Peer
 
 _TOKEN_BYTES = 8
-"""The maximum in CoAP. No one who does not see the traffic can guess such a token."""
+"""The maximum length of a token in CoAP. No one who cannot see the traffic can guess such a token."""
 # Observe numbers have 24 bits and wrap around. A number is newer if it is ahead by less than half of them, or if 128 s
 # have passed. Source: RFC 7641, 3.4.
 _HALF_OF_SEQUENCES = 1 << 23
@@ -35,26 +35,27 @@ class RegisteredDevice(RegistrationParameters):
     """A registered device, with the parameters of its registration.
 
     Attributes:
-        device_id: Its id in the directory.
-        location: The last segment of the path of its registration.
-        peer: Its address.
-        expires_at: The expiry of its registration unless it is updated.
-        prefix: The path of its objects; ``""`` for the root.
+        device_id: The id of the device in the directory.
+        location: The last segment of the path of the registration.
+        peer: The address of the device.
+        expires_at: The time at which the registration expires unless it is updated.
+        prefix: The path of the objects, or ``""`` for the root.
         structured: The supported content formats that can represent any value, in the order to try.
-        links_hash: The hash of its links.
-        to_discover: The paths that it registered without resources and that were not discovered yet.
-        tokens: Paths of auto-observed resources, by the hexadecimal tokens of their notifications.
-        last_seen_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
-        is_address_fresh: Whether a message arrived from its address since the service started.
-        is_silent: Whether it did not respond to the last request and has sent nothing since then.
-        is_reachable: False if nothing can be sent to it before its next message.
-        observed: The observed resources, by path.
-        read_formats: The content formats for reads, by path, if not the first one to try.
-        write_formats: The same for writes.
+        links_hash: The hash of the links of the device.
+        to_discover: The paths that were registered without resources and have not been discovered yet.
+        tokens: The paths of auto-observed resources, by the hexadecimal tokens of their notifications.
+        last_seen_at: The time of the last message of the device. It is 0 if the device is in queue mode and known to
+            sleep.
+        is_address_fresh: Whether a message has arrived from the address since the service started.
+        is_silent: Whether the device has not responded to the last request and has sent nothing since then.
+        is_reachable: Whether messages can be sent to the device. If not, this becomes possible with its next message.
+        observed: The observed resources by path.
+        read_formats: The content formats for reads, by path. A path is missing if the first format to try works.
+        write_formats: The content formats for writes, by path. A path is missing if the first format to try works.
         is_being_discovered: Whether the paths in ``to_discover`` are being discovered.
-        turn: The lock of the one request in flight.
-        exchange: The task that waits for the response of that request.
-        is_executing: Whether that request is an execute.
+        turn: The lock that limits the device to one request in flight.
+        exchange: The task that waits for the response to the request in flight.
+        is_executing: Whether the request in flight is an execute request.
     """
 
     device_id: str
@@ -77,13 +78,13 @@ class RegisteredDevice(RegistrationParameters):
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     exchange: asyncio.Task[Any] | None = None
     is_executing: bool = False
-    # Devices are compared by identity: two devices may have equal parameters.
+    # Devices are compared by identity, because two devices may have the same parameters.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
     @classmethod
     def from_store(cls, row: Mapping[str, Any]) -> RegisteredDevice:
-        """Return a stored device. Its address may have changed in the meantime."""
+        """Return a device from its stored row. Its address may have changed in the meantime."""
         return cls(
             **{name: row[name] for name in (*_AS_STORED, "endpoint_name", "lifetime_seconds")},
             peer=Peer(row["address"], bool(row["is_secure"]), row["identity"]),
@@ -95,12 +96,12 @@ class RegisteredDevice(RegistrationParameters):
             to_discover=tuple(row["to_discover"].split()),
             tokens=orjson.loads(row["tokens"]),
             is_address_fresh=False,
-            # DTLS sessions do not survive a restart, and only devices can start a new one.
+            # DTLS sessions do not survive a restart, and only a device can start a new one.
             is_reachable=not row["is_secure"],
         )
 
     def to_store(self) -> dict[str, object]:
-        """Return the row to store, so that the registration survives a restart."""
+        """Return the row to store for this device, so that the registration survives a restart."""
         return {name: getattr(self, name) for name in _AS_STORED} | {
             "address": self.peer.address,
             "is_secure": int(self.peer.is_secure),
@@ -112,7 +113,7 @@ class RegisteredDevice(RegistrationParameters):
         }
 
     def apply_structure(self, structure: Structure) -> None:
-        """Set the attributes that depend on the links of the device."""
+        """Set the attributes that are derived from the links of the device."""
         links = structure.links
         self.links_hash, self.to_discover, self.prefix = structure.links_hash, structure.unknown, links.prefix
         self.structured = structured_formats(self.version, links.content_formats)
@@ -121,22 +122,25 @@ class RegisteredDevice(RegistrationParameters):
         }
 
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
-        """Whether the device listens. In queue mode it does so for ``awake_seconds`` after each message."""
+        """Return whether the device is listening.
+
+        A device in queue mode listens for ``awake_seconds`` after each of its messages.
+        """
         if not (self.is_reachable and self.is_registered(now)):
             return False
         return not self.queue_mode or now < after_seconds(self.last_seen_at, awake_seconds)
 
     def is_registered(self, now: Instant) -> bool:
-        """Whether the registration has not expired."""
+        """Return whether the registration has not expired yet."""
         return now < self.expires_at
 
     def matches(self, peer: Peer) -> bool:
-        """Whether a message with an unguessable token of this device may be from a peer.
+        """Return whether a message with an unguessable token of this device may have come from a peer.
 
-        Over DTLS the identities must be equal. Over plain CoAP the hosts must be equal: a router may map a device to
-        another port at any time.
+        Over DTLS, the peer must have the same identity as the device. Over plain CoAP, it must have the same host, but
+        the port may differ, because a router may map a device to another port at any time.
         """
-        # Usually it is the same object, and comparing identities is faster.
+        # Usually this is the same object, and comparing objects by identity is faster.
         if peer is self.peer or peer == self.peer:
             return True
         if peer.is_secure or self.peer.is_secure:
@@ -155,15 +159,15 @@ class ObservedResource:
 
     Attributes:
         device: The device.
-        path: The resource.
-        token: The token of its notifications.
-        is_requested: Whether the server sent an observe request. False for an auto-observed resource.
-        sequence: The Observe number of the newest notification, or ``None`` if none had a number.
-        sequence_at: The time of that notification.
-        is_being_read: Whether its value is about to be read, because it did not fit into a notification.
+        path: The path of the resource.
+        token: The token of the notifications.
+        is_requested: Whether the server sent an observe request. It is false for an auto-observed resource.
+        sequence: The Observe number of the newest notification, or ``None`` if no notification had a number.
+        sequence_at: The time at which that notification arrived.
+        is_being_read: Whether the value is about to be read, because it did not fit into a notification.
         buffered: The newest notifications that arrived before the response to the observe request. They are reported
-            after it. ``None`` while notifications are not buffered.
-        has_value: Whether the mirror has a value from this registration. Only set if ``is_requested`` is false.
+            after the response. It is ``None`` while notifications are not buffered.
+        has_value: Whether the mirror has a value from this registration. It is only set if ``is_requested`` is false.
     """
 
     device: RegisteredDevice
@@ -181,12 +185,12 @@ class ObservedResource:
         self.buffered = deque(maxlen=_MAX_BUFFERED)
 
     def stop_buffering(self) -> Iterable[ObserveNotification]:
-        """Return the buffered notifications in order, and stop to buffer."""
+        """Stop buffering, and return the buffered notifications in order."""
         buffered, self.buffered = self.buffered or (), None
         return buffered
 
     def advance_sequence(self, sequence: int | None, now: Instant) -> bool:
-        """Record the number of a notification if it is newer than all before; return whether it is.
+        """Record the number of a notification if it is newer than all previous ones. Return whether it is newer.
 
         Source: RFC 7641, 3.4.
         """
@@ -200,16 +204,17 @@ class ObservedResource:
 
 
 class DeviceRegistry:
-    """The registered devices and their observed resources, indexed by several keys."""
+    """The registered devices and their observed resources, with indexes for several keys."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, RegisteredDevice] = {}
         self._by_location: dict[str, RegisteredDevice] = {}
         self._by_name: dict[str, RegisteredDevice] = {}
-        # Several devices may share one socket, for example that of a gateway.
+        # Several devices may share one socket, for example the socket of a gateway.
         self._by_peer: dict[Peer, dict[str, RegisteredDevice]] = {}
         self._by_identity: dict[str, RegisteredDevice] = {}
-        # Tokens chosen by the server are unique. Those chosen by devices are short and unique per peer only.
+        # Tokens that the server has chosen are unique. Tokens that devices have chosen are short, and unique only per
+        # peer.
         self._requested: dict[bytes, ObservedResource] = {}
         self._auto_observed: dict[tuple[Peer, bytes], ObservedResource] = {}
 
@@ -217,11 +222,11 @@ class DeviceRegistry:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[RegisteredDevice]:
-        # A copy, because callers remove devices meanwhile.
+        # The result iterates over a copy, because callers remove devices during the iteration.
         return iter(list(self._by_id.values()))
 
     def add(self, device: RegisteredDevice) -> None:
-        """Add a device. The caller has removed any device with the same id or name."""
+        """Add a device. The caller has already removed any device with the same id or name."""
         self._by_id[device.device_id] = device
         self._by_location[device.location] = device
         self._by_name[device.endpoint_name] = device
@@ -231,11 +236,11 @@ class DeviceRegistry:
         self.expect_auto_observed(device)
 
     def remove(self, device: RegisteredDevice) -> None:
-        """Remove a device and its observations."""
+        """Remove a device and all of its observations."""
         for observed in device.observed.values():
             self._forget(observed)
         device.observed.clear()
-        # A new registration may have replaced it in the indexes.
+        # A new registration may have replaced the device in the indexes.
         if self._by_id.get(device.device_id) is device:
             del self._by_id[device.device_id]
             del self._by_location[device.location]
@@ -246,7 +251,7 @@ class DeviceRegistry:
             self._remove_from_peer(device)
 
     def rename(self, device: RegisteredDevice, endpoint_name: str) -> None:
-        """Change the endpoint name of a device. Another device of that name is then found by id and location only."""
+        """Change the endpoint name of a device. Another device with that name is then found by id and location only."""
         if self._by_name.get(device.endpoint_name) is device:
             del self._by_name[device.endpoint_name]
         device.endpoint_name = endpoint_name
@@ -271,22 +276,22 @@ class DeviceRegistry:
             self._by_peer.pop(device.peer, None)
 
     def by_id(self, device_id: str) -> RegisteredDevice | None:
-        """Return the device with this id."""
+        """Return the device with this id, or ``None`` if it is not registered."""
         return self._by_id.get(device_id)
 
     def by_location(self, location: str) -> RegisteredDevice | None:
-        """Return the device with this registration location."""
+        """Return the device with this registration location, or ``None`` if there is no such registration."""
         return self._by_location.get(location)
 
     def by_name(self, endpoint_name: str) -> RegisteredDevice | None:
-        """Return the device with this endpoint name."""
+        """Return the device with this endpoint name, or ``None`` if it is not registered."""
         return self._by_name.get(endpoint_name)
 
     def by_peer(self, peer: Peer) -> RegisteredDevice | None:
-        """Return the device that sent a message from a peer.
+        """Return the device that sends messages from a peer.
 
-        Over DTLS that is the device with the identity of the peer, at any address. Over plain CoAP it is the last
-        device that registered from the address.
+        Over DTLS, this is the device with the identity of the peer, at any address. Over plain CoAP, it is the device
+        that registered last from the address.
         """
         if peer.identity is not None:
             return self._by_identity.get(peer.identity)
@@ -294,11 +299,11 @@ class DeviceRegistry:
         return at_peer[-1] if at_peer else None
 
     def at(self, peer: Peer) -> list[RegisteredDevice]:
-        """Return the devices at the address of a peer, usually one."""
+        """Return the devices at the address of a peer. Usually there is only one."""
         return list(self._by_peer.get(peer, {}).values())
 
     def observe(self, device: RegisteredDevice, path: str) -> ObservedResource:
-        """Return the observation of a resource. Create it with a new token if there is none."""
+        """Return the observation of a resource. If there is none yet, create one with a new token."""
         observed = device.observed.get(path)
         if observed is None:
             observed = device.observed[path] = ObservedResource(device, path, secrets.token_bytes(_TOKEN_BYTES))
@@ -313,13 +318,13 @@ class DeviceRegistry:
             self._auto_observed[device.peer, observed.token] = observed
 
     def end_observation(self, device: RegisteredDevice, path: str) -> None:
-        """Remove the observation of a resource, if there is one."""
+        """Remove the observation of a resource, if it exists."""
         observed = device.observed.pop(path, None)
         if observed is not None:
             self._forget(observed)
 
     def observed_by(self, notification: ObserveNotification) -> ObservedResource | None:
-        """Return the resource of a notification, or ``None`` if its token is unknown or belongs to another peer."""
+        """Return the resource of a notification, or ``None`` if the token is unknown or belongs to another peer."""
         peer = notification.peer
         observed = self._requested.get(notification.token)
         if observed is None:

@@ -1,4 +1,4 @@
-"""Commands to a device as CoAP requests, and the values in its responses.
+"""Sends commands to devices as CoAP requests, and reads the values in the responses.
 
 Source: LwM2M core 1.0 (5.4, 5.5) and 1.1 (6.3, 6.4).
 """
@@ -42,17 +42,18 @@ _log = logging.getLogger(__name__)
 
 _LINKS = 40
 _OTHER_FORMAT = frozenset({"4.06", "4.15"})
-"""The device does not have the value in the format of the request."""
+"""The response codes of a device that does not support the content format of a request."""
 
 
 class DeviceSession:
-    """Sends requests to devices. The caller sends one at a time to each device.
+    """Sends requests to devices. The caller sends only one request at a time to each device.
 
     Args:
-        endpoint: The sockets.
+        endpoint: The CoAP endpoint with the sockets.
         registry: The devices and their observations.
-        clock: Domain time.
-        note_unreadable: Called with the device, the path and the error when a response cannot be decoded.
+        clock: The clock of the server.
+        note_unreadable: A function that is called with the device, the path and the error if a response cannot be
+            decoded.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class DeviceSession:
         self._note_unreadable = note_unreadable
 
     async def perform(self, device: RegisteredDevice, command: DeviceCommand) -> DeviceResponse:
-        """Send a command to a device.
+        """Send a command to a device, and return its response.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -91,7 +92,7 @@ class DeviceSession:
             return DeviceResponse(error.outcome)
 
     async def read_values(self, device: RegisteredDevice, path: str) -> list[ReportedPayload]:
-        """Return the values of a resource or an object instance; an empty list if the device returns none.
+        """Return the values of a resource or an object instance. The list is empty if the device returns no values.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -103,7 +104,7 @@ class DeviceSession:
     async def read_rest(self, observed: ObservedResource) -> list[ReportedPayload]:
         """Return the values of a block-wise notification after its first block has arrived.
 
-        The list is empty if the device returns none.
+        The list is empty if the device returns no values.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -116,7 +117,7 @@ class DeviceSession:
         return self._values(device, path, response) or [] if response.is_success else []
 
     async def discover(self, device: RegisteredDevice, path: str) -> Response:
-        """Discover the resources of an object or an object instance. The payload of the response has the links.
+        """Discover the resources of an object or an object instance. The payload of the response contains the links.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -131,13 +132,13 @@ class DeviceSession:
         result = self._response(device, command.path, response)
         if command.accept is None or result.outcome is not Outcome.DONE:
             return result
-        # Return the payload unchanged, in the requested format.
+        # The payload is returned unchanged in the requested format.
         return DeviceResponse(
             Outcome.DONE, _as_reported(command.path, response), result.responded_at, result.instance_values
         )
 
     async def _get(self, device: RegisteredDevice, path: str, requested_type: str | None) -> Response:
-        """Request a value in one format after the other until the device supports one."""
+        """Request a value in one format after another, until the device supports the format."""
         for number in _accepts(device, path, requested_type):
             response = await self.endpoint.request(device.peer, _request(device, path, number))
             if response.code not in _OTHER_FORMAT:
@@ -162,8 +163,8 @@ class DeviceSession:
                     break
             is_observed = response.is_success and sequence is not None
         finally:
-            # Also after a timeout or a cancellation. If the device observes nevertheless, its notifications get a
-            # reset, which ends that.
+            # This also runs after a timeout or a cancellation. If the device has started the observation nevertheless,
+            # its next notification gets a reset, which ends the observation.
             if not is_observed and device.observed.get(path) is observed:
                 self._registry.end_observation(device, path)
         _remember_read(device, path, number, response)
@@ -174,15 +175,15 @@ class DeviceSession:
             )
             return DeviceResponse(Outcome.METHOD_NOT_ALLOWED)
         if sequence is not None:
-            # Notifications with higher numbers are newer.
+            # Notifications with higher numbers are newer than this response.
             observed.sequence, observed.sequence_at = sequence, self._clock.now()
         return self._response(device, path, response)
 
     async def _initial(self, device: RegisteredDevice, observed: ObservedResource) -> DeviceResponse:
         """Return the initial value of an auto-observed resource.
 
-        It is read only if the mirror has no value from this registration. A device may reject the read and still send
-        changes.
+        The value is read only if the mirror has no value from this registration. A device may reject the read and still
+        send changes.
         """
         if observed.has_value:
             return DeviceResponse(Outcome.DONE)
@@ -205,7 +206,7 @@ class DeviceSession:
         path = command.path
         forms = writes(path, command.content, device.structured)
         first = forms[0].content_format
-        # Try the format that the device accepted last time first.
+        # The format that the device accepted last time is tried first.
         preferred = device.write_formats.get(path, first)
         for payload, number in sorted(forms, key=lambda form: form.content_format != preferred):
             request = Request("PUT", device.prefix + path, payload=payload, content_format=number)
@@ -242,7 +243,7 @@ class DeviceSession:
         return DeviceResponse(Outcome.DONE, _as_reported(path, response), instance_values=instance_values)
 
     def _values(self, device: RegisteredDevice, path: str, response: Response) -> list[ReportedPayload] | None:
-        """Return the values in a response, or ``None`` if it cannot be decoded."""
+        """Return the values in a response, or ``None`` if the response cannot be decoded."""
         max_age_seconds = response.max_age_seconds
         try:
             return contents(response.payload, response.content_format, path, self._clock.now(), max_age_seconds)
@@ -252,7 +253,7 @@ class DeviceSession:
 
 
 def _accepts(device: RegisteredDevice, path: str, requested_type: str | None) -> Sequence[int]:
-    """Return the formats to request a value in, in the order to try. The format of the last read comes first."""
+    """Return the formats in which to request a value, in the order to try. The format of the last read comes first."""
     numbers = accepts(path, requested_type, device.structured)
     preferred = device.read_formats.get(path)
     if requested_type is not None or preferred is None:
@@ -274,7 +275,7 @@ def _remember_read(device: RegisteredDevice, path: str, number: int, response: R
 
 
 def _remember(formats: dict[str, int], path: str, number: int, first: int | None, response: Response) -> None:
-    """Remember the format that a device supports, unless it is the default one."""
+    """Remember the format that a device supports for a path, unless it is the default format."""
     if response.is_success and number != first:
         formats[path] = number
     elif response.is_success or response.code in _OTHER_FORMAT:
@@ -282,7 +283,7 @@ def _remember(formats: dict[str, int], path: str, number: int, first: int | None
 
 
 def _outcome(device: RegisteredDevice, operation: str, path: str, response: Response) -> DeviceResponse:
-    """Return the outcome of a command whose response has no value."""
+    """Return the outcome of a command whose response contains no value."""
     _note_failure(device, operation, path, response)
     return DeviceResponse(outcome(response))
 

@@ -1,4 +1,4 @@
-"""The links of a device: in its registration, and in its response to Discover.
+"""The links of a device, which are in its registration and in its responses to Discover.
 
 Source: RFC 6690; LwM2M core 1.0 (5.3.1, 5.4.2) and 1.1 (6.2.1, 6.3.2).
 """
@@ -23,8 +23,8 @@ MAX_BYTES = 256 * 1024
 _LONGEST_TEXT = 128
 _ROOT = "oma.lwm2m"
 _KEYS = frozenset({0, 21})
-"""The objects with keys, Security and OSCORE. No server may read or write them."""
-# ``*+`` does not backtrack, so long texts of devices take linear time.
+"""The objects with keys, which are Security and OSCORE. No server may read or write them."""
+# ``*+`` does not backtrack, so long strings from devices take linear time.
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+:@-]{1,64})*+")
 _LWM2M_PATH = re.compile(r"/[0-9]")
 _NUMBER = re.compile(r"[0-9]{1,5}")
@@ -32,7 +32,7 @@ _HIGHEST = 65535
 
 
 class BadLinks(ValueError):
-    """The links are not valid. The message has the reason and the fix."""
+    """The links are not valid. The message has the reason and the cure."""
 
 
 class TooManyLinks(BadLinks):
@@ -41,12 +41,12 @@ class TooManyLinks(BadLinks):
 
 @dataclass(frozen=True, slots=True)
 class LinkedResource:
-    """A resource in a link.
+    """A resource that a link describes.
 
     Attributes:
-        announced: The resource for the directory.
-        auto_token: The token of its notifications if it is auto-observed, otherwise ``None``.
-        published: The value in the link.
+        announced: The resource as the directory stores it.
+        auto_token: The token of the notifications if the resource is auto-observed, otherwise ``None``.
+        published: The value that the link contains, or ``None``.
     """
 
     announced: AnnouncedResource
@@ -59,11 +59,11 @@ class Links:
     """The links of one device.
 
     Attributes:
-        resources: The resources, in the order of the links, without duplicates.
-        to_discover: Object instances (``/3303/0``) without a link to a resource, and objects (``/3303``) without a
-            link to an instance.
-        content_formats: Numbers of the content formats that the device declares.
-        prefix: The path of the objects, for example ``/lwm2m``; ``""`` for the root.
+        resources: The resources in the order of their links, without duplicates.
+        to_discover: The paths to discover. These are object instances (``/3303/0``) without a link to a resource, and
+            objects (``/3303``) without a link to an instance.
+        content_formats: The numbers of the content formats that the device declares.
+        prefix: The path of the objects, for example ``/lwm2m``, or ``""`` for the root.
     """
 
     resources: tuple[LinkedResource, ...] = ()
@@ -73,36 +73,36 @@ class Links:
 
     @property
     def published(self) -> dict[str, Content]:
-        """The values in the links, by path."""
+        """The values that the links contain, by path."""
         return {each.announced.path: each.published for each in self.resources if each.published is not None}
 
 
 class Structure(NamedTuple):
-    """The resources of a device, from its links and from earlier discoveries."""
+    """The resources of a device, as known from its links and from earlier discoveries."""
 
     links: Links
     links_hash: bytes
     announced: tuple[AnnouncedResource, ...]
     unknown: tuple[str, ...]
-    """The paths that are still to be discovered."""
+    """The paths that still have to be discovered."""
 
 
 def read_links(
     payload: bytes, *, prefix: str | None = None, max_links: int = MAX_LINKS, max_bytes: int = MAX_BYTES
 ) -> Links:
-    """Parse the links of a registration or of a Discover response, in linear time.
+    """Parse the links in a registration or in a Discover response. This takes linear time.
 
-    Links to anything but LwM2M objects are ignored, as are objects with keys and unknown attributes.
+    Links to anything except LwM2M objects are ignored. Objects with keys and unknown attributes are ignored, too.
 
     Args:
         payload: The links.
-        prefix: For a Discover response, the prefix of the registration. ``None`` to read it from the links.
+        prefix: The prefix of the registration, for a Discover response. ``None`` means that the prefix is in the links.
         max_links: The maximum number of links.
-        max_bytes: The maximum length.
+        max_bytes: The maximum length of the payload.
 
     Raises:
         BadLinks: The links are not valid, have an invalid path, or contradict each other.
-        TooManyLinks: There are too many, or they are too long.
+        TooManyLinks: There are too many links, or they are too long.
     """
     links = _parsed(payload, max_links, max_bytes)
     root = _root(links)
@@ -112,7 +112,7 @@ def read_links(
 
 
 def structure_of(links: Links, links_hash: bytes, stored: Sequence[AnnouncedResource]) -> Structure:
-    """Return the resources of a device: those in its links, and stored ones below the paths to discover."""
+    """Return the resources in the links of a device, and the stored resources below its paths to discover."""
     announced = {each.announced.path: each.announced for each in links.resources}
     unknown = []
     for path in links.to_discover:
@@ -126,40 +126,40 @@ def structure_of(links: Links, links_hash: bytes, stored: Sequence[AnnouncedReso
 def with_discovered(
     stored: Mapping[str, AnnouncedResource], path: str, links: Links | None
 ) -> dict[str, AnnouncedResource]:
-    """Return the stored resources, updated by those discovered below a path.
+    """Return the stored resources of a device after a discovery, which replaces the resources below a path.
 
     Args:
         stored: The stored resources of the device, by path.
         path: The discovered path.
-        links: The links of the response, or ``None`` if the device returned none.
+        links: The links in the response, or ``None`` if the device did not return any.
     """
     if links is not None:
         outside = {each: resource for each, resource in stored.items() if not is_within(each, path)}
         return outside | {each.announced.path: each.announced for each in links.resources}
     if parse_path(path).instance_id is None or any(is_within(each, path) for each in stored):
         return dict(stored)
-    # Announce the instance itself: it can be read as a whole. While it is stored, it is not discovered again.
+    # Announce the instance itself, because it can be read as one. While it is stored, it is not discovered again.
     return {**stored, path: AnnouncedResource(path, observable=False)}
 
 
 def hash_of(links: bytes) -> bytes:
-    """Return a hash of links, to detect changes."""
+    """Return a hash of links, with which a change of the links is detected."""
     return hashlib.blake2b(links, digest_size=8).digest()
 
 
 def is_opaque(path: str) -> bool:
-    """Whether the object definitions declare a resource as bytes."""
+    """Return whether the object definitions declare that the value of a resource is bytes."""
     definition = lookup(path)
     return definition is not None and definition.type is ResourceType.OPAQUE
 
 
 def is_within(path: str, outer: str) -> bool:
-    """Whether a path equals another one or is below it."""
+    """Return whether a path is equal to another path or below it."""
     return path == outer or path.startswith(f"{outer}/")
 
 
 def is_readable(path: str) -> bool:
-    """Whether a resource can be read and observed. Unknown resources count as readable."""
+    """Return whether a resource can be read and observed. Unknown resources count as readable."""
     definition = lookup(path)
     return definition is None or "R" in definition.access
 
@@ -183,7 +183,7 @@ def _parsed(payload: bytes, max_links: int, max_bytes: int) -> list[Link]:
 
 
 def _root(links: Iterable[Link]) -> Link | None:
-    """Return the link with the path of the objects; without one of that type, the link to ``/``."""
+    """Return the link that has the path of the objects. If no link has that type, return the link to ``/``."""
     by_type = (link for link in links if _ROOT in link.attributes.get("rt", "").split())
     return next(by_type, None) or next((link for link in links if link.target == "/"), None)
 
@@ -212,14 +212,14 @@ class _LWM2MLink(NamedTuple):
 
 
 def _below(prefix: str, links: Iterable[Link]) -> Iterator[_LWM2MLink]:
-    """Yield the links to objects, with their paths below the prefix. Some devices omit the prefix."""
+    """Yield the links to objects, with their paths relative to the prefix. Some devices omit the prefix."""
     for link in links:
         path = link.target.removeprefix(prefix) if link.target.startswith(f"{prefix}/") else link.target
         if _LWM2M_PATH.match(path):
             try:
                 parts = parse_path(path)
             except ValueError as exc:
-                # The path may be long, so only the fix is quoted.
+                # The path may be long, so only the cure is quoted.
                 cure = str(exc).rpartition("; ")[2]
                 raise BadLinks(f"link {reprlib.repr(link.target)}: {cure}") from exc
             if parts.object_id not in _KEYS:
@@ -231,7 +231,7 @@ def _structure(links_below: list[_LWM2MLink]) -> Links:
     with_links: set[str] = set()
     for parts, _, attributes in links_below:
         if parts.resource_id is not None:
-            # Attributes of a resource instance do not apply to the resource.
+            # The attributes of a resource instance do not apply to the resource.
             of_resource = attributes if parts.resource_instance_id is None else {}
             attributes_of.setdefault(f"/{parts.object_id}/{parts.instance_id}/{parts.resource_id}", of_resource)
         if parts.instance_id is not None:
@@ -246,7 +246,7 @@ def _structure(links_below: list[_LWM2MLink]) -> Links:
 
 
 def _resource(path: str, attributes: Mapping[str, str], declares_observable: bool) -> LinkedResource:
-    """Return a resource. If any link of a device has ``obs``, resources without it are not observable."""
+    """Return the resource of a link. If any link of a device has ``obs``, resources without it are not observable."""
     readable = is_readable(path)
     token = _auto_token(path, attributes) if readable else None
     observable = readable and (not declares_observable or "obs" in attributes or "aobs" in attributes)
@@ -268,7 +268,10 @@ def _short(name: str, text: str, path: str) -> str:
 
 
 def _auto_token(path: str, attributes: Mapping[str, str]) -> bytes | None:
-    """Return the token. The link has it as a decimal two-byte number, ``aobs="727"`` or ``aobs;id=727``."""
+    """Return the token of an auto-observed resource.
+
+    The link has the token as a decimal number of two bytes, as in ``aobs="727"`` or ``aobs;id=727``.
+    """
     if "aobs" not in attributes:
         return None
     number = attributes["aobs"] or attributes.get("id", "")

@@ -1,7 +1,7 @@
-"""The values in payloads of devices, in the form that the mirror stores.
+"""The values in the payloads of devices, and their conversion to the form that the mirror stores.
 
 Numbers in text remain unchanged. Values in TLV, SenML or CBOR are converted to text of the type that the object
-definitions declare, so that equal values are stored equally.
+definitions declare. So equal values are stored in the same form.
 
 Source: LwM2M core 1.0 (6.4) and 1.1 (7.4); RFC 8428.
 """
@@ -24,20 +24,23 @@ from mirror_server.devices.interface import Content
 from mirror_server.extensions.lwm2m.links import is_opaque
 
 _STORED_AS_SENT = frozenset({TEXT_PLAIN, OCTET_STREAM, JSON, LINK_FORMAT})
-"""Payloads of one resource in these types are stored unchanged: they decode to the same value everywhere."""
+"""The types whose payloads of one resource are stored unchanged, because they decode to the same value everywhere."""
 _RELATIVE_SECONDS = 2**28
-"""Times below this are relative to now. Source: RFC 8428, 4.5.3."""
+"""The limit below which a SenML time is relative to the current time. Source: RFC 8428, 4.5.3."""
 MAX_VALUES = 3000
 EVERYTHING = "/"
-"""The path of a payload with values of any resources, as in LwM2M 1.1 Send."""
+"""The path of a payload with values of any resources, as in the Send operation of LwM2M 1.1."""
 
 
 class BadPayload(ValueError):
-    """A payload has no value that can be stored. The message has the reason."""
+    """A payload contains no value that can be stored. The message has the reason."""
 
 
 class ReportedPayload(NamedTuple):
-    """The value of a resource. ``changed_at`` is the time in the payload, or ``None`` if it is missing or not past."""
+    """The value of a resource.
+
+    ``changed_at`` is the time in the payload. It is ``None`` if the payload has no time or the time is not in the past.
+    """
 
     path: str
     content: Content
@@ -45,7 +48,9 @@ class ReportedPayload(NamedTuple):
 
 
 def content_type(content_format: int | None, path: str) -> str:
-    """Return the content type of a number. Without a number it is text, or bytes if the resource is declared as bytes.
+    """Return the content type for the number of a content format.
+
+    Without a number, the type is text, or bytes if the object definitions declare the resource as bytes.
 
     Raises:
         BadPayload: The number is unknown.
@@ -61,23 +66,23 @@ def content_type(content_format: int | None, path: str) -> str:
 def contents(
     payload: bytes, content_format: int | None, path: str, received_at: Instant, max_age_seconds: int | None = None
 ) -> list[ReportedPayload]:
-    """Return the values in a payload, the oldest first.
+    """Return the values in a payload. The oldest value comes first.
 
     Text remains unchanged. TLV, SenML and CBOR are converted to text of the declared type, or to
-    application/octet-stream for bytes. Values that text cannot represent stay in TLV or SenML JSON, one payload per
-    resource. These are resources with instances, undeclared numbers and booleans, the bytes of an undeclared TLV, and
-    values that are not of the declared type.
+    application/octet-stream for bytes. Values that text cannot represent stay in TLV or SenML JSON, with one payload
+    for each resource. These are resources with instances, undeclared numbers and booleans, the bytes of an undeclared
+    TLV, and values that do not have the declared type.
 
     Args:
         payload: The payload of a response, a notification or a Send.
-        content_format: CoAP's number of its format.
+        content_format: The number of the payload's CoAP content format.
         path: The requested resource, object instance or object, or :data:`EVERYTHING`.
-        received_at: The time of arrival.
-        max_age_seconds: The freshness of the values.
+        received_at: The time at which the payload arrived.
+        max_age_seconds: The time for which the values are fresh.
 
     Raises:
-        BadPayload: The format is unknown, or the payload has other resources or more than :data:`MAX_VALUES` values.
-            Also if it cannot be decoded, and the request was not for one resource.
+        BadPayload: The format is unknown, or the payload has other resources or more than :data:`MAX_VALUES` values. It
+            is also raised if the payload cannot be decoded and the request was not for one resource.
     """
     response_type = content_type(content_format, path)
     as_reported = [ReportedPayload(path, Content(payload, response_type, max_age_seconds))]
@@ -97,9 +102,10 @@ def contents(
 
 
 def is_doubtful(part: ReportedPayload) -> bool:
-    """Whether a TLV seems to have an integer where a float is declared. See decision 14.
+    """Return whether a TLV seems to contain an integer although a float is declared. See decision 14.
 
-    When an object instance is read, such a part does not replace the stored value, which came in an unambiguous format.
+    When an object instance is read, such a value does not replace the stored value, which came in an unambiguous
+    format.
     """
     definition = lookup(part.path)
     if part.content.content_type != LWM2M_TLV or definition is None or definition.type is not ResourceType.FLOAT:
@@ -109,7 +115,9 @@ def is_doubtful(part: ReportedPayload) -> bool:
 
 
 def written_values(path: str, content: Content) -> list[tuple[str, Content]]:
-    """Return the values in a write of an object instance, as pairs of path and content; the last one of each path.
+    """Return the values in a write of an object instance, as pairs of path and content.
+
+    If a path occurs several times, only its last value is returned.
 
     Raises:
         BadPayload: The content type is unknown or cannot represent an object instance, or the payload is not valid.
@@ -132,14 +140,14 @@ def _check(path: str, parts: Sequence[PayloadPart]) -> None:
 
 
 def _content(part: PayloadPart, max_age_seconds: int | None) -> Content:
-    """Return a value as text or bytes if these decode to the same value, otherwise unchanged."""
+    """Return a value as text or bytes if these decode to the same value. Otherwise return it unchanged."""
     as_reported = Content(part.raw, part.content_type, max_age_seconds)
     if part.value_count > 1:
         return as_reported
     value = decode(part.raw, part.content_type, part.path)
     if value.python is None or isinstance(value.python, Mapping):
         return as_reported
-    # Another mirror may have a declaration of this object. It needs the TLV to decode the type.
+    # Another mirror may have a declaration of this object. That mirror needs the TLV to decode the declared type.
     if part.content_type == LWM2M_TLV and lookup(part.path) is None:
         return as_reported
     if isinstance(value.python, bytes):
@@ -152,11 +160,11 @@ def _content(part: PayloadPart, max_age_seconds: int | None) -> Content:
 
 
 def _milliseconds(seconds: float | None, received_at: Instant) -> float:
-    """Return a SenML time in milliseconds since 1970. It may be any number."""
+    """Return a SenML time in milliseconds since 1970. It can be any number, even a time in the future."""
     milliseconds = (seconds or 0) * 1000
     return milliseconds if milliseconds >= _RELATIVE_SECONDS * 1000 else received_at + milliseconds
 
 
 def _past(at: float, received_at: Instant) -> Instant | None:
-    """Return the instant of a change, or ``None`` for now and for invalid times (in the future, or before 1970)."""
+    """Return the time of a change. Return ``None`` for the current time, and for times in the future or before 1970."""
     return round(at) if 0 <= at < received_at else None

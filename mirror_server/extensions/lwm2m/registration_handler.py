@@ -1,4 +1,4 @@
-"""Registrations, their updates and their end, under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
+"""Handles registrations, their updates and their end, under ``/rd``. Source: LwM2M core 1.0 (5.3) and 1.1 (6.2)."""
 
 from __future__ import annotations
 
@@ -52,33 +52,36 @@ from mirror_server.store.session import Session
 _log = logging.getLogger(__name__)
 
 BACKEND = "lwm2m"
-"""The name of real devices' backend."""
+"""The name of the device backend for real devices."""
 T = TypeVar("T")
 
 _LOCATION_BYTES = 12
-"""Long enough to be unguessable: in plain CoAP nothing else proves that an update is from the device."""
+"""The length of a registration location in bytes.
+
+Such a location cannot be guessed. In plain CoAP nothing else proves that an update is from the device.
+"""
 
 _MAX_ADDRESSES = 100_000
-"""The maximum number of addresses that may register in a minute."""
+"""The maximum number of addresses that may register within a minute."""
 
 _NEVER: Instant = 2**63 - 1
-"""The expiry of registrations while no update can be stored: later than any instant."""
+"""The expiry of registrations while no update can be stored. It is later than any other time."""
 
 _MINUTE_SECONDS = 60
 _MAX_LINES = 60
-"""The maximum number of warnings that are logged in a minute."""
+"""The maximum number of warnings that are logged within a minute."""
 
 _RETRY_SECONDS = 60
-"""The time after which a device may try again if the maximum number of devices is registered."""
+"""The time after which a device may try again if the maximum number of devices is already registered."""
 _TOO_MANY = "4.29"
 
 _VALUE = b"v="
-"""Links with a value contain this."""
+"""The bytes that all links with a value contain."""
 
 
 @dataclass(slots=True)
 class LwM2MCounts:
-    """Counters of events since the start."""
+    """Counters of events since the server started."""
 
     registrations: int = 0
     updates: int = 0
@@ -92,10 +95,10 @@ class LwM2MCounts:
 
 
 class _RateWindow:
-    """Consecutive windows of one minute. Each one starts with the first call after the previous one has ended.
+    """Consecutive windows of one minute. A window starts with the first call after the previous window has ended.
 
     Args:
-        clock: Domain time.
+        clock: The clock of the server.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -103,7 +106,7 @@ class _RateWindow:
         self._started_at: Instant = 0
 
     def is_over(self) -> bool:
-        """Whether the current window has ended or the clock was set back. If so, start the next window."""
+        """Return whether the current window has ended or the clock was set back. If so, start the next window."""
         now = self._clock.now()
         if self._started_at <= now < after_seconds(self._started_at, _MINUTE_SECONDS):
             return False
@@ -112,12 +115,12 @@ class _RateWindow:
 
 
 class RateLimitedLogger:
-    """A logger that logs only the first warnings of a minute, so that devices cannot fill the disk.
+    """A logger that logs only the first warnings of each minute, so that devices cannot fill the disk.
 
     Args:
-        log: The log.
-        clock: Domain time.
-        subject: The subject of the warnings, in the plural. ``/metrics`` has a counter of it.
+        log: The logger to use.
+        clock: The clock of the server.
+        subject: The subject of the warnings in the plural. ``/metrics`` has a counter for it.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock, subject: str) -> None:
@@ -127,7 +130,7 @@ class RateLimitedLogger:
         self._count = 0
 
     def warn(self, message: str, *arguments: object) -> None:
-        """Log a warning like :meth:`logging.Logger.warning`, unless the limit of this minute is reached."""
+        """Log a warning like :meth:`logging.Logger.warning`, unless the limit of this minute has been reached."""
         if self._rate_window.is_over():
             self._count = 0
         self._count += 1
@@ -141,14 +144,14 @@ class RegistrationHandler:
     """Handles registrations, updates and deregistrations. Each response is sent after the change is on disk.
 
     Args:
-        events: The service.
-        database: Stores the registrations.
-        clock: Domain time.
+        events: The service that receives the events of devices.
+        database: The database that stores the registrations.
+        clock: The clock of the server.
         settings: The limits for registrations.
-        on_accepted: Called with each device whose registration or update was accepted.
+        on_accepted: A function that is called with each device whose registration or update was accepted.
 
     Attributes:
-        counts: Counters of events since the start, including those that the fleet counts.
+        counts: The counters of events since the server started, including the events that :class:`LwM2MServer` counts.
         registry: The registered devices and their observations.
     """
 
@@ -168,7 +171,7 @@ class RegistrationHandler:
         self._clock = clock
         self._settings = settings
         self._accepted = on_accepted
-        # Requests of one device are handled one after the other, so that no device is registered twice.
+        # The requests of one device are handled one after another, so that no device is registered twice.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._recent_registrations: Counter[str] = Counter()
         self._rate_window = _RateWindow(clock)
@@ -189,7 +192,7 @@ class RegistrationHandler:
             return await self._respond(peer, self._deregister(peer, location))
 
     def reject_bootstrap(self, peer: Peer, request: Request) -> Response:
-        """Reject ``POST /bs``, which is for a bootstrap server. Source: LwM2M core 1.1, 6.1."""
+        """Reject ``POST /bs``, because this is not a bootstrap server. Source: LwM2M core 1.1, 6.1."""
         reason = "this is not a bootstrap server; configure this address as the LwM2M server of the device"
         name = next((each[3:] for each in request.query if each.startswith("ep=")), "")
         return self._log_rejection(
@@ -197,7 +200,7 @@ class RegistrationHandler:
         )
 
     def move(self, device: RegisteredDevice, peer: Peer) -> None:
-        """Change the address of a device, also in the database."""
+        """Change the address of a device, in memory and in the database."""
         if peer == device.peer:
             return
         self.registry.move(device, peer)
@@ -207,14 +210,14 @@ class RegistrationHandler:
         )
 
     def suspend_expiry(self) -> None:
-        """Expire no registration until :meth:`resume_expiry`, because no update can be stored now."""
+        """Suspend the expiry of registrations until :meth:`resume_expiry`, because no update can be stored now."""
         for device in self.registry:
             device.expires_at = _NEVER
 
     def resume_expiry(self, expiries: Mapping[str, Instant]) -> None:
-        """Set the expiries of registrations, by device id. Registrations that are not in ``expiries`` have ended."""
+        """Set the expiry of all registrations by device id. Registrations that are not in ``expiries`` have ended."""
         for device in self.registry:
-            # A registration that was created or updated since has its own expiry.
+            # A registration that was created or updated in the meantime has its own expiry.
             if device.expires_at != _NEVER:
                 continue
             if device.device_id in expiries:
@@ -223,7 +226,7 @@ class RegistrationHandler:
                 self.forget(device)
 
     async def store_discovered(self, device: RegisteredDevice, discovered: Mapping[str, Links | None]) -> None:
-        """Store the discovered resources of a device, by path, or ``None`` for a path without any.
+        """Store the discovered resources of a device by path. ``None`` means that a path has no resources.
 
         Raises:
             NotRegistered: The registration ended in the meantime.
@@ -239,19 +242,19 @@ class RegistrationHandler:
             await self._store_registration(device)
 
     async def check_device(self, peer: Peer, device: RegisteredDevice) -> None:
-        """Check that a peer may still act as a device: an operator may have changed names and keys.
+        """Check that a peer may still act as a device. An operator may have changed names and keys.
 
         Raises:
-            RequestRejected: The peer may not act as this device any more.
+            RequestRejected: The peer may no longer act as this device.
         """
         await self._check_identity(peer, await self._query(partial(_name_of, device)))
 
     def _lock(self, endpoint_name: str) -> asyncio.Lock:
-        # The dictionary keeps a lock only while a request holds it or waits for it.
+        # The dictionary contains a lock only while a request holds it or waits for it.
         return self._locks.setdefault(endpoint_name, asyncio.Lock())
 
     def _exclusively(self, location: str) -> AbstractAsyncContextManager[object]:
-        """Return a lock for the requests of a device. Its registration may have changed once the lock is acquired."""
+        """Return a lock for the requests of a device. The registration may have changed when the lock is acquired."""
         device = self.registry.by_location(location)
         return nullcontext() if device is None else self._lock(device.endpoint_name)
 
@@ -267,7 +270,7 @@ class RegistrationHandler:
     def _log_rejection(self, peer: Peer, request: str, response: Response) -> Response:
         if not response.is_success:
             self.counts.rejected += 1
-            # A device that registers too often would use up the lines of other devices.
+            # A device that registers too often is not logged, because it would use up the lines of other devices.
             if response.code != _TOO_MANY:
                 self._rejections.warn("%s from %s rejected: %s", request, peer.address, error_text(response))
         return response
@@ -281,7 +284,8 @@ class RegistrationHandler:
         links = self._read_links(request.payload)
         async with self._lock(name):
             previous = await self._previous(name)
-            # The device restarted, or two devices share the name. In the second case the logged addresses alternate.
+            # The device restarted, or two devices have the same name. In the second case, the addresses in the log
+            # alternate.
             before = "" if previous is None else f" in place of its registration from {previous.peer.address}"
             if previous is None and len(self.registry) >= self._settings.max_coap_devices:
                 raise RequestRejected("5.03", "the maximum number of devices is registered", _RETRY_SECONDS)
@@ -302,7 +306,7 @@ class RegistrationHandler:
         return Response("2.01", location=("rd", device.location))
 
     async def _previous(self, endpoint_name: str) -> RegisteredDevice | None:
-        """Return the device that currently has a name, or ``None`` if an operator renamed it."""
+        """Return the registered device with this name, or ``None`` if there is none or an operator has renamed it."""
         device = self.registry.by_name(endpoint_name)
         if device is None:
             return None
@@ -315,9 +319,9 @@ class RegistrationHandler:
     async def _store(
         self, peer: Peer, parameters: RegistrationParameters, structure: Structure, previous: RegisteredDevice | None
     ) -> RegisteredDevice:
-        """Store a full registration, then add the device to the registry."""
+        """Store a full registration, and then add the device to the registry."""
         if previous is not None:
-            # The device would get requests before the response to its registration.
+            # Otherwise the device would get requests before the response to its registration.
             previous.is_reachable = False
         device_id = await self._announce(parameters, structure)
         now = self._clock.now()
@@ -331,11 +335,11 @@ class RegistrationHandler:
             is_reachable=False,
         )
         device.apply_structure(structure)
-        # An operator may have renamed the device since it registered.
+        # An operator may have renamed the device since its last registration.
         previous = self.registry.by_id(device_id) or previous
         if previous is not None:
             self._replace(previous, device)
-        # The device may have other resources than before, even below known paths.
+        # The device may have different resources than before, even below paths that were discovered.
         if previous is None or previous.links_hash != structure.links_hash:
             device.to_discover = structure.links.to_discover
         await self._store_registration(device)
@@ -360,7 +364,7 @@ class RegistrationHandler:
 
     async def _deregister(self, peer: Peer, location: str) -> Response:
         device = await self._device(peer, location)
-        # First, so that nothing is sent to the device while its end is stored.
+        # The device is removed first, so that nothing is sent to it while the end of its registration is stored.
         self.forget(device)
         await asyncio.wrap_future(self._events.deregistered(device.device_id))
         self.counts.deregistrations += 1
@@ -369,8 +373,8 @@ class RegistrationHandler:
 
     def _replace(self, previous: RegisteredDevice, device: RegisteredDevice) -> None:
         self.registry.remove(previous)
-        # A request in flight to the same address continues. An execute is cancelled: a device that restarted would not
-        # recognize the retransmission as a duplicate.
+        # A request in flight to the same address continues, except an execute request. It is cancelled because a
+        # restarted device would not recognize a retransmission as a duplicate.
         device.turn = previous.turn
         if previous.links_hash == device.links_hash:
             device.read_formats, device.write_formats = previous.read_formats, previous.write_formats
@@ -385,7 +389,7 @@ class RegistrationHandler:
         if request.payload and hash_of(request.payload) != device.links_hash:
             links = self._read_links(request.payload)
             structure = await self._structure(links, request.payload, partial(_announced_resources, device.device_id))
-        # Send nothing to the device before this response.
+        # Nothing may be sent to the device before this response.
         device.is_reachable = False
         try:
             await asyncio.wrap_future(
@@ -419,7 +423,7 @@ class RegistrationHandler:
     async def _structure(
         self, links: Links, payload: bytes, read_stored: Callable[[Session], list[AnnouncedResource]]
     ) -> Structure:
-        """Return the resources of a device. ``read_stored`` reads the stored ones if the links are incomplete."""
+        """Return the resources of a device. If the links are incomplete, ``read_stored`` reads the stored resources."""
         stored = await self._query(read_stored) if links.to_discover else ()
         return structure_of(links, hash_of(payload), stored)
 
@@ -434,7 +438,7 @@ class RegistrationHandler:
         self._report_published(device, structure.links.published)
 
     async def _store_registration(self, device: RegisteredDevice, not_sent_anymore: Sequence[str] = ()) -> None:
-        """Store a registration. Resources that are no longer auto-observed need observe requests from now on."""
+        """Store a registration. Resources that are no longer auto-observed then need observe requests."""
         row = device.to_store()
 
         def work(session: Session) -> None:
@@ -461,10 +465,10 @@ class RegistrationHandler:
             device.observed[path].has_value = True
 
     async def _device(self, peer: Peer, location: str) -> RegisteredDevice:
-        """Return the device at a registration location, if the peer may update it.
+        """Return the device at a registration location if the peer may update it.
 
         Raises:
-            RequestRejected: There is no such device, or it has another identity.
+            RequestRejected: There is no such device, or the device has another identity.
         """
         device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):
@@ -477,20 +481,20 @@ class RegistrationHandler:
     def _may_register(self, peer: Peer) -> bool:
         if self._rate_window.is_over():
             self._recent_registrations.clear()
-        # An attacker can forge any number of addresses, so the table is bounded.
+        # An attacker can forge any number of addresses, so the size of the table is limited.
         if peer.address not in self._recent_registrations and len(self._recent_registrations) >= _MAX_ADDRESSES:
             return False
         self._recent_registrations[peer.address] += 1
         return self._recent_registrations[peer.address] <= self._settings.coap_registrations_per_minute
 
     async def _check_identity(self, peer: Peer, endpoint_name: str) -> None:
-        """Check that a peer may register a name.
+        """Check that a peer may register an endpoint name.
 
         Over DTLS, a peer may register only the name of its key. Over plain CoAP, it may register any name that has no
         key, so that no one can replace an authenticated device.
 
         Raises:
-            RequestRejected: 4.03: the peer may not register this name.
+            RequestRejected: The peer may not register this name (4.03).
         """
         key = await self._query(lambda session: device_keys.find(session, endpoint_name))
         if peer.is_secure and (key is None or key.identity != peer.identity):
@@ -499,17 +503,17 @@ class RegistrationHandler:
             raise RequestRejected("4.03", f"ep={endpoint_name} has a key; connect by coaps")
 
     async def _query(self, statement: Callable[[Session], T]) -> T:
-        """Return the result of a query. It runs on a thread, because it may wait for the database."""
+        """Return the result of a query. The query runs on a thread, because it may have to wait for the database."""
         return await asyncio.to_thread(self._database.query, statement)
 
     def _read_links(self, payload: bytes) -> Links:
         return read_links(payload, max_links=self._settings.max_coap_links)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
-        """Return the published values that differ from the stored ones.
+        """Return the published values that differ from the stored values.
 
-        An update may repeat the links of the registration; a notification may have reported newer values in the
-        meantime.
+        An update may repeat the values in the links of the registration, although a notification has reported newer
+        values in the meantime.
         """
         with self._database.read() as session:
             return {
@@ -520,7 +524,7 @@ class RegistrationHandler:
 
 
 def _name_of(device: RegisteredDevice, session: Session) -> str:
-    """Return the name of a device in the directory, or the name it registered if it was erased."""
+    """Return the name of a device in the directory. If the device was erased, return the name that it registered."""
     row = devices.find(session, device.device_id)
     return device.endpoint_name if row is None else row.endpoint_name
 

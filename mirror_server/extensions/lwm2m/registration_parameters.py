@@ -1,4 +1,4 @@
-"""The parameters of a registration and of its update: the query of ``POST /rd`` and ``POST /rd/{id}``.
+"""The parameters of registrations and updates, which are in the query of ``POST /rd`` and ``POST /rd/{id}``.
 
 Source: LwM2M core 1.0 (5.3) and 1.1 (6.2).
 """
@@ -16,7 +16,7 @@ from mirror_server.extensions.lwm2m.transport_api import RequestRejected
 Version = Literal["1.0", "1.1"]
 
 _MAX_NAME_CHARACTERS = 64
-"""The limit of the mirror's API. Source: wire.md 3."""
+"""The maximum length of an endpoint name in the mirror's API. Source: wire.md 3."""
 _DEFAULT_LIFETIME_SECONDS = 86_400
 _MAX_LIFETIME_SECONDS = 2**32 - 1
 _SECONDS = re.compile(r"[0-9]{1,10}")
@@ -28,7 +28,7 @@ _PARAMETERS = frozenset({"ep", "et", "lt", "b", "Q", "lwm2m"})
 
 @dataclass(slots=True)
 class RegistrationParameters:
-    """The parameters of a registration. ``binding`` is unchanged from the request."""
+    """The parameters of a registration. ``binding`` has the same form as in the request."""
 
     endpoint_name: str
     endpoint_type: str = ""
@@ -45,7 +45,7 @@ def read_registration(query: Sequence[str]) -> RegistrationParameters:
         RequestRejected: A parameter is missing, duplicate or invalid (4.00), or the version is not supported (4.12).
     """
     parameters = _parameters(query)
-    # The version comes first, because it determines the meaning of the others.
+    # The version is read first, because it determines the meaning of the other parameters.
     version = _version(parameters.get("lwm2m", "1.0"))
     if "ep" not in parameters:
         raise RequestRejected("4.00", "ep is missing; send the endpoint name as ep=my-sensor")
@@ -61,10 +61,10 @@ def read_registration(query: Sequence[str]) -> RegistrationParameters:
 
 
 def read_update(query: Sequence[str], registered: RegistrationParameters) -> RegistrationParameters:
-    """Return the parameters after an update. Unknown and unchangeable parameters are ignored.
+    """Return the parameters of a registration after an update. Unknown and unchangeable parameters are ignored.
 
-    In LwM2M 1.0 queue mode is part of the binding, so a new binding without it ends queue mode. In 1.1 it is a separate
-    parameter, and an update without that parameter changes nothing.
+    In LwM2M 1.0, queue mode is part of the binding, so a new binding without it ends queue mode. In LwM2M 1.1, queue
+    mode is a separate parameter, and an update without that parameter does not change it.
 
     Raises:
         RequestRejected: A parameter is duplicate or invalid (4.00).

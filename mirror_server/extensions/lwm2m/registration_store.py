@@ -1,6 +1,6 @@
-"""The stored registrations of real devices: their addresses and announced parameters, for use after a restart.
+"""The stored registrations of real devices. They contain the addresses and parameters that are needed after a restart.
 
-A registration exists as long as its device is registered in the directory.
+A registration is stored for as long as its device is registered in the directory.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ _COLUMNS = ["d.device_id", *_OF_TABLE.split(), *_OF_DIRECTORY.split()]
 _REGISTERED = "FROM registrations r CROSS JOIN devices d WHERE d.device_id = r.device_id AND registered = 1"
 
 _SHORTEST_GRACE_SECONDS = 120
-"""All retransmissions of an update sent while the service was down arrive within 93 s (RFC 7252, 4.8.2)."""
+"""The minimum grace period of a registration after the service was down.
+
+All retransmissions of an update that was sent during that time arrive within 93 s (RFC 7252, 4.8.2).
+"""
 _LONGEST_GRACE_SECONDS = 600
-"""Long enough for the next update of a device with a shorter lifetime. With a longer grace period, frequent restarts
-would keep disconnected devices registered."""
+"""The maximum grace period of a registration after the service was down.
+
+It is long enough for the next update of a device with a shorter lifetime. With a longer grace period, frequent restarts
+would keep disconnected devices registered.
+"""
 
 
 def put(session: Session, row: Mapping[str, object]) -> None:
-    """Insert or replace the registration of a device. Do nothing if the device is no longer registered.
+    """Insert or replace the registration of a device, unless the device is no longer registered.
 
     Args:
         session: The transaction.
@@ -49,21 +55,21 @@ def put_address(session: Session, device_id: str, address: str) -> None:
 
 
 def load(session: Session) -> list[dict[str, Any]]:
-    """Return all registered real devices: the rows that :func:`put` stored, with columns of the directory."""
+    """Return the rows of all registered real devices as :func:`put` stored them, with columns of the directory."""
     rows = session.rows(f"SELECT {', '.join(_COLUMNS)} {_REGISTERED}")
     return [dict(zip(("device_id", *_COLUMNS[1:]), row, strict=True)) for row in rows]
 
 
 def expiries(session: Session) -> dict[str, Instant]:
-    """Return the expiries of the registrations of all real devices, by device id."""
+    """Return the times at which the registrations of all real devices expire, by device id."""
     return {row[0]: row[1] for row in session.rows(f"SELECT d.device_id, registration_expires_at {_REGISTERED}")}
 
 
 def prolong(session: Session, since: Instant, now: Instant) -> None:
-    """Extend the registrations that could not be updated since an instant.
+    """Extend the registrations that could not be updated after the time ``since``.
 
-    Each one gets the time that it had left then, and at least its grace period. A device whose registration has become
-    unknown may give up permanently, so it must not expire because of an outage.
+    A registration gets the remaining time that it had at ``since``, and at least its grace period. A device whose
+    registration has become unknown may give up permanently, so an outage must not make it expire.
     """
     expiring = session.rows(
         f"SELECT d.device_id, lifetime_seconds, registration_expires_at {_REGISTERED}"
@@ -80,7 +86,7 @@ def prolong(session: Session, since: Instant, now: Instant) -> None:
 def mark_unobserved(session: Session) -> None:
     """Mark the resources of all real devices as not observed, so that they are observed again after a restart.
 
-    Their subscriptions stay, so that subscribers are notified of changed values only.
+    Their subscriptions are kept, so that subscribers are notified only of values that have changed.
     """
     session.run(
         "UPDATE resources SET observing = 0 WHERE observing = 1 AND device_id IN (SELECT device_id FROM registrations)"
@@ -93,7 +99,10 @@ def delete(session: Session, device_id: str) -> int:
 
 
 def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
-    """Delete the registration and key of a device. ``name`` is ``None`` if it is unknown."""
+    """Delete the registration and the key of a device. ``name`` is ``None`` if the endpoint name is unknown.
+
+    Return the number of deleted rows by table.
+    """
     return {
         "registrations": delete(session, device_id),
         "device_keys": int(name is not None and device_keys.delete(session, name)),

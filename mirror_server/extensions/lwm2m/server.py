@@ -1,6 +1,6 @@
-"""The registered devices while this process listens: commands to them, and messages from them.
+"""The registered devices while this process is listening, with commands to them and messages from them.
 
-Everything here runs on the event loop of :class:`~mirror_server.extensions.lwm2m.backend.LwM2MBackend`.
+All code in this module runs on the event loop of :class:`~mirror_server.extensions.lwm2m.backend.LwM2MBackend`.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _AFTER_RESPONSE_SECONDS = 0.05
-"""The pause after the response to a registration: many devices reject requests until they have read the response."""
+"""The pause after the response to a registration. Many devices reject requests until they have read the response."""
 
 _STORE_SECONDS = 60
-"""The time limit for storing a message of a device. After that the device gets 5.03 with a time to retry."""
+"""The time limit for storing a message of a device. If it is exceeded, the device gets 5.03 with a time to retry."""
 
 _GROUP_SECONDS = 0.02
-"""Values that arrive within this time are stored as one batch, which halves the cost at 2,000 values per second."""
+"""The time within which values are stored as one batch. This halves the cost at 2,000 values per second."""
 
 _CONCURRENT_DISCOVERIES = 64
 _SWEEP_SECONDS = 60
@@ -70,12 +70,12 @@ _NOT_IMPLEMENTED = "5.01"
 
 
 class _AddressChanged(Exception):
-    """The request was sent to a previous address of the device, which may have received it."""
+    """A request was sent to a previous address of the device, and may have arrived there."""
 
 
 @dataclass(slots=True, eq=False)
 class _InFlightCommand:
-    """A command in flight. ``is_sent`` is set before the first datagram may be sent."""
+    """A command in flight. ``is_sent`` is set before the first datagram can be sent."""
 
     command: DeviceCommand
     task: asyncio.Task[None] = field(init=False)
@@ -83,12 +83,12 @@ class _InFlightCommand:
 
 
 class LwM2MServer:
-    """Handles messages of devices, and sends them commands.
+    """Handles the messages of devices, and sends commands to them.
 
     Args:
-        events: The service.
-        database: Stores the registrations.
-        clock: Domain time.
+        events: The service that receives the events of devices.
+        database: The database that stores the registrations.
+        clock: The clock of the server.
         settings: The limits for devices.
     """
 
@@ -112,17 +112,17 @@ class LwM2MServer:
         self._discovering = asyncio.Semaphore(_CONCURRENT_DISCOVERIES)
 
     async def load_registrations(self) -> None:
-        """Load the stored devices: those registered before the last stop, or with another process."""
+        """Load the stored devices, which registered before the last stop or with another process."""
         for row in await asyncio.to_thread(self._database.query, registration_store.load):
             self.registry.add(RegisteredDevice.from_store(row))
 
     def start(self, endpoint: CoapEndpoint) -> None:
-        """Start to send commands through an endpoint."""
+        """Start to send commands through a CoAP endpoint."""
         self._device_session = DeviceSession(endpoint, self.registry, self._clock, self._note_unreadable)
         self._sweep()
 
     async def end(self) -> None:
-        """Cancel all commands."""
+        """Cancel all commands, and stop sending new ones."""
         self._device_session = None
         for task in self._tasks:
             task.cancel()
@@ -130,22 +130,24 @@ class LwM2MServer:
             await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     def is_reachable(self, device_id: str) -> bool:
-        """Whether a device is probably listening. May be called on any thread."""
+        """Return whether a device is probably listening. This may be called on any thread."""
         device = self.registry.by_id(device_id)
         if device is None or self._device_session is None:
             return False
         return device.is_awake(self._clock.now(), self._awake_seconds)
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """Send a command to a device after the command in flight has ended."""
+        """Send a command to a device as soon as the command in flight has ended."""
         delivery = self._deliveries[device_id] = _InFlightCommand(command)
         delivery.task = self._spawn(self._deliver(device_id, delivery, response))
 
     def cancel(self, device_id: str, command: DeviceCommand, *, also_sent: bool) -> bool:
-        """Cancel a command that was not sent; with ``also_sent``, also stop to wait for the response to a sent one.
+        """Cancel a command that was not sent yet.
+
+        With ``also_sent``, this also stops waiting for the response to a command that was sent.
 
         Returns:
-            Whether the command may have been sent. If not, it will not be sent, and no response is reported.
+            Whether the command may have been sent. If not, it will not be sent, and no response will be reported.
         """
         delivery = self._deliveries.get(device_id)
         if delivery is None or delivery.command is not command:
@@ -174,7 +176,7 @@ class LwM2MServer:
         self.counts.notifications += 1
         device = observed.device
         if notification.peer is not device.peer and notification.peer != device.peer:
-            # A router mapped the device to another port, and the request in flight went to the previous one.
+            # A router has mapped the device to another port, so the request in flight was sent to the previous port.
             self.registration_handler.move(device, notification.peer)
             device.is_reachable = False
         self._message_received(device, now)
@@ -212,7 +214,7 @@ class LwM2MServer:
         raise RequestRejected("4.04", "unknown path; register under /rd")
 
     async def _handle_send(self, peer: Peer, request: Request) -> Response:
-        """Handle the LwM2M Send operation. Values of unregistered resources are ignored.
+        """Handle the Send operation of LwM2M. The values of unregistered resources are ignored.
 
         Source: LwM2M core 1.1, 6.4.5.
         """
@@ -237,7 +239,7 @@ class LwM2MServer:
         return Response("2.04")
 
     async def _sender(self, peer: Peer) -> RegisteredDevice | None:
-        """Return the device of a peer. ``None`` if it is not registered, or may no longer use its name."""
+        """Return the device of a peer, or ``None`` if it is not registered or may no longer use its name."""
         device = self.registry.by_peer(peer)
         if device is None:
             return None
@@ -251,7 +253,7 @@ class LwM2MServer:
     def _process_notification(
         self, observed: ObservedResource, notification: ObserveNotification, now: Instant
     ) -> None:
-        """Report the value in a notification unless a newer one has arrived."""
+        """Report the value in a notification, unless a newer value has already arrived."""
         response = notification.response
         if not response.is_success:
             self._end_observation(observed, f"ended with {response.code}")
@@ -286,11 +288,11 @@ class LwM2MServer:
         if device is None:
             return DeviceResponse(Outcome.NOT_SENT)
         is_observation_command = isinstance(command, Observe | CancelObservation)
-        # One request at a time to each device, as RFC 7252, 4.7, requires (NSTART).
+        # Each device gets only one request at a time, as RFC 7252, 4.7, requires (NSTART).
         async with device.turn:
             device_session = self._device_session
-            # A device that did not respond to the last request gets no observe requests, because each would wait for
-            # its timeout and delay the commands of applications.
+            # A device that did not respond to the last request gets no observe requests. Each of them would wait for
+            # its timeout, and delay the commands of applications.
             is_postponed = is_observation_command and device.is_silent
             if device_session is None or is_postponed or not self._is_current(device):
                 return DeviceResponse(Outcome.NOT_SENT)
@@ -302,7 +304,7 @@ class LwM2MServer:
                 return DeviceResponse(_outcome_without_response(device, command, error))
             finally:
                 device.is_executing = False
-        # A new registration ends all observations of a device, so its observe requests have to be sent again.
+        # A new registration ends all observations of a device, so its observe requests must be sent again.
         has_reregistered = self.registry.by_id(device_id) is not device
         return DeviceResponse(Outcome.NOT_SENT) if is_observation_command and has_reregistered else response
 
@@ -323,7 +325,7 @@ class LwM2MServer:
         try:
             result = await task
         except asyncio.CancelledError:
-            # Either this task is cancelled, or only the exchange is, by ``cancel_exchange``.
+            # Either this task was cancelled, or only the exchange was cancelled by ``cancel_exchange``.
             this = asyncio.current_task()
             if this is not None and this.cancelling():
                 raise
@@ -332,9 +334,9 @@ class LwM2MServer:
             self._note_failure(device, path, "got no response")
             device.is_silent = True
             if device.queue_mode:
-                # It sleeps, so nothing more is sent before its next message.
+                # The device is asleep, so nothing more is sent before its next message.
                 device.last_seen_at = 0
-            # The address was stored before a restart. Before the next message of the device, it may be wrong.
+            # The address was stored before a restart. It may be wrong until the next message of the device arrives.
             if not device.is_address_fresh:
                 device.is_reachable = False
             raise
@@ -356,7 +358,7 @@ class LwM2MServer:
         self._unreadable_log.warn("device %s: unreadable response for %s: %s", device.device_id, path, error)
 
     def _message_received(self, device: RegisteredDevice, now: Instant) -> None:
-        """Record a message of a device. Send its waiting commands if it was not known to listen."""
+        """Record a message of a device. If the device was not known to listen, send its waiting commands."""
         was_listening = device.is_address_fresh and not device.is_silent and device.is_awake(now, self._awake_seconds)
         self._note_contact(device, now)
         if not was_listening:
@@ -369,11 +371,11 @@ class LwM2MServer:
         device.is_silent, device.is_address_fresh, device.is_reachable = False, True, True
 
     def _send_waiting_commands(self, device: RegisteredDevice) -> None:
-        # On a thread, because it reads the database.
+        # This runs on a thread, because it reads the database.
         asyncio.get_running_loop().run_in_executor(None, self._events.contact, device.device_id)
 
     def _accepted(self, device: RegisteredDevice) -> None:
-        """Schedule the commands to a device for shortly after the response to its registration or update."""
+        """Schedule the commands to a device shortly after the response to its registration or update."""
         asyncio.get_running_loop().call_later(_AFTER_RESPONSE_SECONDS, self._start_commands, device)
 
     def _start_commands(self, device: RegisteredDevice) -> None:
@@ -386,10 +388,10 @@ class LwM2MServer:
             self._spawn(self._discover(device))
 
     async def _discover(self, device: RegisteredDevice) -> None:
-        """Discover the resources of paths that a device registered without resources."""
+        """Discover the resources of all paths that a device registered without resources."""
         discovered: dict[str, Links | None] = {}
         try:
-            # If one of these fails, the remaining paths are discovered after the next update of the device.
+            # If one of these requests fails, the remaining paths are discovered after the next update of the device.
             with suppress(NoResponse, Unreachable, _AddressChanged):
                 async with self._discovering:
                     for path in device.to_discover:
@@ -401,7 +403,7 @@ class LwM2MServer:
 
     async def _discover_below(self, device: RegisteredDevice, path: str) -> Links | None:
         """Return the resources below a path, or ``None`` if the device does not return any."""
-        # The lock is taken per path, so that commands of applications are sent in between.
+        # The lock is acquired for each path, so that commands of applications can be sent in between.
         async with device.turn:
             device_session = self._device_session
             if device_session is None or not self._is_current(device):
@@ -422,7 +424,7 @@ class LwM2MServer:
         device = observed.device
         with suppress(NoResponse, Unreachable, _AddressChanged):
             async with device.turn:
-                # Reset before the read: a change during it needs another read.
+                # This is reset before the read, because a change during the read requires another read.
                 observed.is_being_read = False
                 if self._device_session is not None and self._is_current(device):
                     values = await self._exchange(device, observed.path, self._device_session.read_rest(observed))
@@ -433,7 +435,7 @@ class LwM2MServer:
         self._valueless_log.warn("the observation of %s by device %s %s", path, device.device_id, how)
         if observed.is_requested:
             self.registry.end_observation(device, path)
-            # Report earlier values before the end of the observation.
+            # Report the earlier values before the end of the observation.
             self._flush()
             self._events.observation_ended(device.device_id, path)
 
@@ -451,7 +453,7 @@ class LwM2MServer:
     def _collect(
         self, device: RegisteredDevice, values: list[ReportedPayload], now: Instant, *, is_unsolicited: bool = False
     ) -> None:
-        """Queue values for the next batch, which is reported at once if there was no batch lately."""
+        """Queue values for the next batch. The batch is reported immediately if there was no other batch recently."""
         if values and not self._pending:
             loop = asyncio.get_running_loop()
             loop.call_at(self._flushed_at + _GROUP_SECONDS, self._flush)
@@ -467,7 +469,7 @@ class LwM2MServer:
             self._events.observed(values)
 
     def _sweep(self) -> None:
-        """Remove devices whose registration has expired, and schedule the next sweep."""
+        """Remove the devices whose registrations have expired, and schedule the next sweep."""
         if self._device_session is None:
             return
         now = self._clock.now()
@@ -485,7 +487,7 @@ class LwM2MServer:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        # These are expected: the registration ended during the command, or another process became the leader.
+        # These errors are expected: the registration ended during the command, or another process became the leader.
         if error is not None and not isinstance(error, NotRegistered | NotLeader):
             _log.error("a command to a device failed unexpectedly", exc_info=error)
 
@@ -493,10 +495,10 @@ class LwM2MServer:
 def _outcome_without_response(
     device: RegisteredDevice, command: DeviceCommand, error: NoResponse | Unreachable | _AddressChanged
 ) -> Outcome:
-    """Return the outcome of an attempt that got no response.
+    """Return the outcome of a command that got no response.
 
-    Idempotent commands are sent again. An execute counts as sent unless it certainly did not arrive: the device may
-    have executed it, for example by a reboot, and lost its response.
+    Idempotent commands are sent again. An execute command counts as sent unless it certainly did not arrive. The device
+    may have executed it, for example by a reboot, and its response may have been lost.
     """
     if isinstance(command, Execute):
         is_certainly_lost = isinstance(error, Unreachable) and not error.may_have_arrived

@@ -1,4 +1,4 @@
-"""The settings of real devices, and their checks before a server starts."""
+"""The settings of real devices, and the checks of these settings before a server starts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COAP_PORT = 5683
 COAPS_PORT = 5684
 """The default port of CoAP over DTLS. Source: RFC 7252, 6.2."""
 
-# An IPv6 address is in brackets.
+# An IPv6 address must be in brackets.
 _LISTEN_ADDRESS = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<name>[A-Za-z0-9_.-]+))(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
 
 
 def _read_address(default_port: int) -> Callable[[str], ListenAddress]:
-    """Return the type of an option that reads ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost``, ``[::]``."""
+    """Return a function that parses an option such as ``127.0.0.1:5683``, ``[::1]:5683``, ``localhost`` or ``[::]``."""
 
     def read(text: str) -> ListenAddress:
         found = _LISTEN_ADDRESS.fullmatch(text)
@@ -104,9 +104,10 @@ class LwM2MSettings:
 
 
 def check_listening(settings: Settings) -> None:
-    """Check the settings for listening.
+    """Check the settings of the addresses to listen on.
 
-    A database file with keys that other users can read only causes a warning, because the keys are already exposed.
+    If other users can read the database file with the device keys, this only logs a warning. An error would not help,
+    because the keys are already exposed.
 
     Raises:
         CannotListen: The settings are not valid, or a package is not installed.
@@ -119,13 +120,13 @@ def check_listening(settings: Settings) -> None:
 
 
 def exposed_files(database_url: str) -> list[Path]:
-    """Return the files of a database that users other than the owner may read or change. They have device keys."""
+    """Return the files of a database that other users may read or change. These files contain device keys."""
     from mirror_server.store.database import location_of  # noqa: PLC0415 - commands that serve nothing start sooner
 
     location = location_of(database_url)
     if os.name != "posix" or not location.is_file:
         return []
-    # SQLite creates the -wal and -shm files with the permissions that the database has at that time.
+    # SQLite creates the -wal and -shm files with the permissions that the database file has at that time.
     found = [location.file().with_name(location.file().name + end) for end in ("", "-wal", "-shm")]
     return [file for file in found if file.exists() and file.stat().st_mode & 0o077]
 
@@ -147,12 +148,12 @@ def _problems(settings: LwM2MSettings) -> Iterator[str]:
 
 
 def is_loopback(address: ListenAddress) -> bool:
-    """Whether only this machine can reach the address. A name is resolved first."""
+    """Return whether only this machine can reach the address. If the host is a name, it is resolved first."""
     return all(ip.is_loopback for ip in _resolved(address.host))
 
 
 def _resolved(host: str) -> list[Address]:
-    """Return the addresses of a name. IPv4-mapped IPv6 addresses are returned as IPv4."""
+    """Return the addresses of a host name. IPv4-mapped IPv6 addresses are returned as IPv4 addresses."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

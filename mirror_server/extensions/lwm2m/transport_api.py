@@ -1,6 +1,6 @@
-"""Requests, responses and notifications of CoAP, and the interface between the sockets and LwM2M.
+"""The requests, responses and notifications of CoAP, and the interface between the sockets and LwM2M.
 
-Everything here runs on one event loop. Source: RFC 7252, RFC 7641.
+All code that uses this module runs on one event loop. Source: RFC 7252, RFC 7641.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Peer:
     """A remote CoAP endpoint.
 
     Attributes:
-        address: Address and port, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
-        is_secure: Whether it uses DTLS.
-        identity: The identity of its pre-shared key. ``None`` without DTLS.
+        address: The address and port, such as ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+        is_secure: Whether the endpoint uses DTLS.
+        identity: The identity of the endpoint's pre-shared key, or ``None`` without DTLS.
     """
 
     address: str
@@ -41,9 +41,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to or from a device.
+    """A request to a device or from a device.
 
-    ``path`` starts with a slash. ``content_format`` and ``accept`` are CoAP content format numbers.
+    ``path`` starts with a slash. ``content_format`` and ``accept`` are numbers of CoAP content formats.
     """
 
     method: Method
@@ -57,10 +57,10 @@ class Request:
 class Response(NamedTuple):
     """A complete response.
 
-    ``code`` is written like ``2.05``. ``location`` has the path segments of a new registration.
+    ``code`` has a form like ``2.05``. ``location`` contains the path segments of a new registration.
     """
 
-    # A tuple, like ObserveNotification: thousands arrive per second, and a tuple is created faster than an object.
+    # This class and ObserveNotification are tuples. Thousands arrive per second, and a tuple is created faster.
 
     code: str
     payload: bytes = b""
@@ -77,7 +77,8 @@ class Response(NamedTuple):
 class Observed(NamedTuple):
     """The response to an observe request.
 
-    ``sequence`` is its Observe option. ``None`` if the peer responded without starting an observation.
+    ``sequence`` is the value of the Observe option. It is ``None`` if the peer responded without starting an
+    observation.
     """
 
     response: Response
@@ -85,10 +86,10 @@ class Observed(NamedTuple):
 
 
 class ObserveNotification(NamedTuple):
-    """A response that no request waits for: it belongs to an observation, or the device sends it on its own.
+    """A response that no request waits for. It belongs to an observation, or the device sent it on its own.
 
-    ``sequence`` is its Observe option. ``is_complete`` is false for the first of several blocks: the caller has to read
-    the remaining ones.
+    ``sequence`` is the value of the Observe option. ``is_complete`` is false if this is only the first of several
+    blocks. In that case the caller must read the remaining blocks.
     """
 
     peer: Peer
@@ -100,7 +101,7 @@ class ObserveNotification(NamedTuple):
 
 
 class RequestRejected(Exception):
-    """A request of a device is rejected. ``code`` is written like ``4.00``; ``reason`` becomes the payload."""
+    """A request of a device is rejected. ``code`` has a form like ``4.00``, and ``reason`` becomes the payload."""
 
     def __init__(self, code: str, reason: str, max_age_seconds: int | None = None) -> None:
         super().__init__(reason)
@@ -110,11 +111,11 @@ class RequestRejected(Exception):
 
 
 class NoResponse(Exception):
-    """The peer did not respond to any retransmission."""
+    """The peer did not respond to a request, even after all retransmissions."""
 
 
 class Unreachable(Exception):
-    """Nothing can be sent to the peer: its address rejects datagrams, or its DTLS session has ended.
+    """Nothing can be sent to the peer, because its address rejects datagrams or its DTLS session has ended.
 
     ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer.
     """
@@ -125,15 +126,15 @@ class Unreachable(Exception):
 
 
 class CannotListen(CannotServe):
-    """The sockets cannot be opened, or CoAP or DTLS is not installed. The message has the reason and the fix."""
+    """The sockets cannot be opened, or CoAP or DTLS is not installed. The message has the reason and the cure."""
 
 
 @dataclass(slots=True)
 class Counts:
     """Counters of messages since the sockets were opened.
 
-    ``dropped`` counts ignored datagrams. It includes those that did not fit into the kernel's buffer and those above
-    the rate limit of a device. ``sessions`` is the current number of DTLS sessions.
+    ``dropped`` counts the datagrams that were ignored. It includes the datagrams that did not fit into the kernel's
+    buffer, and the datagrams above the rate limit of a device. ``sessions`` is the current number of DTLS sessions.
     """
 
     requests_received: int = 0
@@ -157,20 +158,20 @@ class Counts:
 
 
 class Handler(Protocol):
-    """Handles messages of devices. All methods are called on the event loop."""
+    """The interface of an object that handles messages of devices. All methods are called on the event loop."""
 
     async def handle(self, peer: Peer, request: Request) -> Response:
         """Return the response to a complete request."""
         ...
 
     def notified(self, notification: ObserveNotification) -> bool:
-        """Process a notification. Return ``False`` for an unknown token: the device then gets a reset."""
+        """Process a notification. Return ``False`` if its token is unknown, so that the device gets a reset."""
         ...
 
     def rate_exceeded(self, notification: ObserveNotification) -> None:
-        """End the observation of a device above its rate limit. The device gets a reset."""
+        """End the observation of a device that is above its rate limit. The device gets a reset."""
         ...
 
     def session_ended(self, peer: Peer) -> None:
-        """Note that the DTLS session of a peer ended: the peer is unreachable until its next message."""
+        """Handle the end of a peer's DTLS session. The peer is unreachable until its next message."""
         ...

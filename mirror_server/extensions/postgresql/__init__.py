@@ -1,4 +1,4 @@
-"""Several processes on one PostgreSQL database: one of them is the leader, and all of them serve requests."""
+"""Several server processes on one PostgreSQL database. All of them serve requests, and one of them is the leader."""
 
 # Start reading with ``coordinator``, then ``leadership`` and ``store``.
 
@@ -11,11 +11,11 @@ _LOCATION = "mirror_server.extensions.postgresql.store.location:PostgresLocation
 
 @extends
 def needs() -> list[str]:
-    """Return the package that connects to PostgreSQL."""
+    """Return the name of the package that connects to PostgreSQL."""
     return ["psycopg"]
 
 
 @extends
 def locations() -> dict[str, str]:
-    """Add the URLs of PostgreSQL databases, in the format of libpq."""
+    """Return the database class for the URL schemes of PostgreSQL. The URLs have the format of libpq."""
     return {"postgresql": _LOCATION, "postgres": _LOCATION}

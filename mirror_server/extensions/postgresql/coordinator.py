@@ -1,4 +1,4 @@
-"""The coordination of several servers on one PostgreSQL database: they elect a leader and forward requests to it."""
+"""The coordination of several servers on one PostgreSQL database. They elect a leader and forward requests to it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class PostgresCoordinator(Coordinator):
 
     @extends
     def every_hour(self, now: Instant) -> None:
-        """Delete the processes that have ended."""
+        """Delete the rows of processes that have stored nothing for an hour, and old calls."""
         before = after_seconds(now, -_FORGET_SECONDS)
         self._database.submit_durable(lambda session: processes.forget_before(session, before))
 
@@ -82,13 +82,14 @@ class PostgresCoordinator(Coordinator):
 
     def close(self) -> None:
         """See :class:`Coordinator`."""
-        # The database would drop anything that is stored after the leadership has ended.
+        # Wait for pending writes, because the database drops everything that is stored after this process stops
+        # leading.
         self._database.settle(_LAST_SECONDS)
         self.leadership.close()
 
 
 def _shared_settings(settings: Settings, of_extensions: Sequence[str]) -> str:
-    """Return the settings that must be the same for all processes on one database."""
+    """Return the settings that must be the same for all processes on one database, as words of a message."""
     clock = "with --clock manual" if settings.manual_clock else "by the clock of the system"
     more = [each for each in of_extensions if each.startswith(",")]
     first = [each for each in of_extensions if each and each not in more]

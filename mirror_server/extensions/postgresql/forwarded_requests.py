@@ -1,4 +1,4 @@
-"""The leader's side of forwarding: it processes the calls of other processes on its database."""
+"""The leader's side of forwarding, which processes the calls of other processes on the same database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ _log = logging.getLogger(__name__)
 
 
 class ForwardedRequests:
-    """Runs calls through the bridge on a separate event loop, where parked polls need no thread."""
+    """Processes calls through the ASGI bridge on a separate event loop, so that parked polls need no thread.
+
+    Args:
+        database: The database of all processes.
+        forwarder: The forwarder that stores the responses.
+        bridge: The bridge that calls the app.
+    """
 
     def __init__(self, database: Database, forwarder: Forwarder, bridge: ASGIBridge) -> None:
         self._database = database
@@ -48,7 +54,7 @@ class ForwardedRequests:
         self._loop.close()
 
     async def _stop(self) -> None:
-        # Parked polls then end with a response. The others are cancelled after a moment.
+        # Parked polls end with a response now. The remaining calls are cancelled after two seconds.
         self._bridge.stop_waiting()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=2)
@@ -56,7 +62,7 @@ class ForwardedRequests:
             task.cancel()
 
     def _start(self, call_id: str) -> None:
-        # A call is announced again after an interruption, while it may still be running.
+        # After an interruption a call is announced again, while it may still be running here.
         if call_id in self._disconnected:
             return
         self._disconnected[call_id] = asyncio.Event()
@@ -73,7 +79,7 @@ class ForwardedRequests:
             request = self._database.query(lambda session: processes.call(session, call_id))
             if request is not None:
                 reply = await self._run(Call.from_bytes(request), self._disconnected[call_id])
-                # The call counts as running until its response is stored, so it is not started again.
+                # The call counts as running until its response is stored, so that it is not started again.
                 stored = self._database.submit_durable(
                     lambda session: self._forwarder.store_response(session, call_id, reply), conflict_keys=(call_id,)
                 )

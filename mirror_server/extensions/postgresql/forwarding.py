@@ -1,6 +1,7 @@
-"""Forwarding of requests that only the leader can serve.
+"""The forwarding of requests that only the leader can serve.
 
-A call and its response are stored in a row of the database. The processes notify each other of the row.
+A call is such a request, together with its sender. The call and its response are stored in one row of the database. The
+processes notify each other when the row changes.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _CALL = "call"
-"""Signals that a call for the leader is stored."""
+"""The signal that a call for the leader was stored."""
 
 _CANCELED = "canceled"
-"""Signals that the response to a call is no longer needed."""
+"""The signal that the response to a call is no longer needed."""
 
 _RESPONSE = "response"
-"""Signals that the response to a call is stored."""
+"""The signal that the response to a call was stored."""
 
 _LEADER = "leader"
-"""Signals that another process is the leader from now on."""
+"""The signal that another process has become the leader."""
 
 _RESUMED = "resumed"
-"""Signals that the leader missed messages and continues, so that pending calls are sent again."""
+"""The signal that the leader continues after it may have missed signals. Pending calls are then sent again."""
 
 _TRY_AGAIN_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request of an application that a process has already authenticated. Its key is not forwarded.
+    """A request of an application, forwarded by the process that authenticated it. The key itself is not forwarded.
 
-    ``secret_hash`` is the hash of the key's secret, in hexadecimal digits. With it the leader checks whether the key is
-    still valid when it makes a deferred response.
+    ``secret_hash`` is the hash of the key's secret in hexadecimal digits. When the leader creates a deferred response,
+    it uses the hash to check whether the key is still valid.
     """
 
     process_id: str
@@ -57,41 +58,41 @@ class Call:
     headers: Sequence[Sequence[str]]
     address: str
     body: str
-    """The body in base64."""
+    """The body of the request in base64."""
     secret_hash: str = ""
 
     def to_bytes(self) -> bytes:
-        """Serialize this object."""
+        """Serialize the call as JSON."""
         return orjson.dumps(asdict(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Call:
-        """Deserialize an object."""
+        """Deserialize a call from JSON."""
         return cls(**orjson.loads(data))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The response to a call."""
+    """The response of the leader to a call."""
 
     status: int
     headers: Sequence[Sequence[str]]
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """Serialize this object."""
+        """Serialize the response as JSON."""
         body = base64.b64encode(self.body).decode()
         return orjson.dumps({"status": self.status, "headers": self.headers, "body": body})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reply:
-        """Deserialize an object."""
+        """Deserialize a response from JSON."""
         stored = orjson.loads(data)
         return cls(stored["status"], stored["headers"], base64.b64decode(stored["body"]))
 
 
 class Responder(Protocol):
-    """Responds to the calls of other processes while this one is the leader."""
+    """The interface of an object that responds to the calls of other processes while this process is the leader."""
 
     def handle(self, call_id: str) -> None:
         """Process a new call."""
@@ -102,7 +103,7 @@ class Responder(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop responding."""
+        """Stop responding to calls."""
         ...
 
 
@@ -111,8 +112,8 @@ class Forwarder:
 
     Args:
         database: The database of all processes.
-        clock: Domain time.
-        is_leader: Returns whether this process is the leader.
+        clock: The clock of the server.
+        is_leader: A function that returns whether this process is the leader.
     """
 
     def __init__(self, database: Database, clock: Clock, is_leader: Callable[[], bool]) -> None:
@@ -142,13 +143,13 @@ class Forwarder:
     def forward(self, call: Call) -> tuple[str, Future[Reply]]:
         """Forward a call. Return its id and the future of its response.
 
-        The future raises an ApiError (503) if the leader ends before it responds, and
+        The future raises an ApiError (503) if the leader ends before it responds. It raises
         :class:`~mirror_server.store.backend.StorageFailed` if the call cannot be stored.
         """
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
         future: Future[Reply] = Future()
         with self._lock:
-            # Before the call is stored: the response may arrive before the result of storing it.
+            # Register the call before it is stored, because the response may arrive before the result of storing it.
             self._pending[call_id] = (call, future)
 
         def work(session: Session) -> None:
@@ -172,31 +173,32 @@ class Forwarder:
         session.publish(_RESPONSE, call_id)
 
     def announce_leader(self) -> None:
-        """Signal that this process is the leader now. The former leader does not respond any more."""
+        """Signal that this process is the leader now, because the former leader will not respond any more."""
         self._database.submit(lambda session: session.publish(_LEADER))
 
     def announce_resumed(self) -> None:
-        """Signal that this process continues as the leader, and may have missed calls."""
+        """Signal that this process continues as the leader and may have missed calls."""
         self._database.submit(lambda session: session.publish(_RESUMED), conflict_keys=())
 
     def recover(self, *_: str) -> None:
-        """Collect stored responses and send pending reads again, after a change of the leader or missed messages.
+        """Recover the pending calls after the leader has changed or this process has missed signals.
 
-        Other calls fail with 503, because the former leader may have processed them. They are never processed twice.
+        Stored responses are collected, and pending GET requests are sent to the leader again. All other calls fail with
+        503, because the former leader may have processed them and they must not be processed twice.
         """
         with self._lock:
             pending = dict(self._pending)
         for call_id, (call, future) in pending.items():
             if not self._take_response(call_id):
-                # Only a read may be processed twice.
+                # Only a GET request may be processed twice.
                 if call.method == "GET" and self.is_needed:
                     self._resend(call_id)
                 else:
                     self._end(call_id, future)
 
     def _resend_all(self, *_: str) -> None:
-        # The leader is still the same process. It ignores calls that it is processing already, so sending all calls
-        # again cannot execute a call twice.
+        # The leader is still the same process. It ignores calls that it is already processing, so sending all calls
+        # again cannot process a call twice.
         with self._lock:
             pending = list(self._pending)
         for call_id in pending:
@@ -209,7 +211,7 @@ class Forwarder:
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
             self._pending.pop(call_id, None)
-        # The request may have ended in the meantime, or another thread has set its result.
+        # The request may have ended in the meantime, or another thread may have set its result.
         with suppress(InvalidStateError):
             future.set_exception(leader_changed())
         self._delete(call_id)
@@ -238,7 +240,7 @@ class Forwarder:
             return False
         with self._lock:
             self._pending.pop(call_id, None)
-        # The client may have disconnected, which cancelled the future.
+        # The client may have disconnected, which cancels the future.
         with suppress(InvalidStateError):
             entry[1].set_result(Reply.from_bytes(response))
         self._delete(call_id)

@@ -1,4 +1,4 @@
-"""Requests that only the leader of several processes can serve, because it has the connections to devices."""
+"""The forwarding of requests that only the leader can serve, because only the leader is connected to the devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 620
 _POLL_TIMEOUT_SECONDS = MAX_HOLD_SECONDS + 10
-# Every response gets its own of these headers.
+# Every response gets new values of these headers from the process that sends it.
 _NOT_FORWARDED = {"content-length", REQUEST_ID_HEADER.lower(), "cache-control", "x-content-type-options"}
 
 
@@ -27,7 +27,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
     """Forward the current request to the leader. Return ``None`` if this process is the leader.
 
     Raises:
-        ApiError: Another process forwarded it to this one, which is not the leader any more (503).
+        ApiError: Another process forwarded the request to this process, which is no longer the leader (503).
     """
     if not forwarder.is_needed:
         return None
@@ -40,7 +40,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
         scopes=sorted(g.scopes),
         method=request.method,
         path=request.path,
-        # Latin-1 represents any bytes unchanged.
+        # Latin-1 preserves every byte of the query string.
         query=request.query_string.decode("latin-1"),
         headers=[["content-type", request.headers.get("Content-Type", "")], request_id_header],
         address=request.remote_addr or "",

@@ -1,9 +1,10 @@
-"""Starts and stops the leader's work in this process, and passes on the signals of the other processes.
+"""Starts and stops the leader's work in this process, and dispatches the signals of the other processes.
 
-The lock and the connection are in ``store.election``; this module decides what to do with them.
-The leader connects to devices, delivers webhooks and handles expiry. It is the process with an advisory lock. When it
-ends, PostgreSQL gives the lock to another process. After an interruption, the former leader continues if no other
-process has become the leader. Otherwise its pending writes are dropped: every transaction checks the leader's token.
+The advisory lock and its connection are in ``store.election``; this module decides what to do with them.
+The leader connects to devices, delivers webhooks and handles expiry. The process that holds the advisory lock becomes
+the leader. When that process ends, PostgreSQL grants the lock to another one. After a lost connection, the former
+leader continues if no other process has become the leader. Otherwise its pending writes are dropped, because every
+transaction checks the leader's token.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.5
 _CONNECT_AGAIN_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
-"""Time that the leader has to return after an interruption, before another process becomes the leader."""
+"""The time that the leader has to reconnect after an interruption, before another process becomes the leader."""
 
 _FIRST_SECONDS = 120
 
 
 class Leadership:
-    """Listens to the other processes on a separate thread, and takes over when the leader has ended.
+    """The participation of this process in the election of the leader.
+
+    A separate thread receives the signals of the other processes. It makes this process the leader when the former
+    leader has ended.
 
     Args:
-        election: The lock, and the messages of other processes.
+        election: The connection with the lock of the leader and the messages of other processes.
         url: The URL of the database, without its password.
         database: The database of all processes.
         options: The options that all processes must have in common, as words of a message.
-        is_alone: Whether this process can be the only one.
+        is_alone: Whether this process must be the only one on the database.
 
     Raises:
-        DatabaseError: Processes that cannot work together with this one serve the database.
+        DatabaseError: Another process serves the database, and its options differ or this process must be the only one.
     """
 
     def __init__(
@@ -80,18 +84,18 @@ class Leadership:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process is the leader, as far as it knows."""
+        """Whether this process is the leader, to its own knowledge."""
         return bool(self._election.token)
 
     def stop(self) -> None:
-        """Stop listening. No other process takes over until :meth:`close`."""
+        """Stop receiving signals. No other process becomes the leader before :meth:`close`."""
         self._is_closing.set()
         if self._thread.is_alive():
             self._election.end_messages()
             self._thread.join()
 
     def close(self) -> None:
-        """Let another process take over."""
+        """Release the lock, so that another process can become the leader."""
         self._election.unlock()
         self._election.close()
 
@@ -116,7 +120,8 @@ class Leadership:
             try:
                 self._participate()
             except Exception as error:
-                # The thread continues after any error. Without it, this process could neither lead nor get messages.
+                # The thread must continue after any error. Without it, this process could neither lead nor receive
+                # messages.
                 if not isinstance(error, StorageFailed):
                     _log.exception("an error interrupted the coordination with other processes; reconnecting")
                 self._interrupted(error)
@@ -124,7 +129,7 @@ class Leadership:
                 self._is_closing.wait(_CONNECT_AGAIN_SECONDS)
 
     def _participate(self) -> None:
-        # Listen before the state is read, so that no message in between is missed.
+        # Listen before the state is read, so that no message is missed in between.
         self._election.listen()
         if self._holds_lock:
             self._lead()
@@ -138,7 +143,7 @@ class Leadership:
                 self._receive(messages)
 
     def _try_to_lead(self) -> None:
-        """Try to become the leader."""
+        """Try to acquire the lock of the leader, and start or stop leading according to the result."""
         self._holds_lock = self._election.try_lock()
         if self._holds_lock:
             self._lead()
@@ -147,7 +152,7 @@ class Leadership:
             self._stop_leading()
 
     def _lead(self) -> None:
-        """Continue as the leader or become it. The caller has acquired the lock."""
+        """Become the leader, or continue as the leader. The caller has acquired the lock."""
         if self.is_leader:
             if self._election.leader_token() == self._election.token:
                 self._services.resume_leading()
@@ -155,20 +160,20 @@ class Leadership:
                 return
             self._stop_leading()
         token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
-        # Set before it is stored, because only the leader may store it.
+        # Set the token before it is stored, because only the leader may store it.
         self._election.token = token
 
         def work(session: Session) -> None:
             session.put_setting(LEADER, token)
 
         try:
-            # This write runs alone. When it is committed, all transactions of the former leader have ended. Its
-            # later work that is ``by_leader`` fails, because the token differs.
+            # This write runs alone. When it is committed, all transactions of the former leader have ended. The work
+            # ``by_leader`` that the former leader submits later fails, because its token differs.
             self._database.write(work)
             self._services.become_leader()
             self._forwarder.announce_leader()
         except BaseException:
-            # Without this, the token would mark this process as the leader although the start of its work failed.
+            # Without this, the token would mark this process as the leader although the leader's work did not start.
             self._stop_leading()
             raise
 
@@ -177,7 +182,7 @@ class Leadership:
         self._services.stop_leading()
 
     def _receive(self, messages: list[str]) -> None:
-        """Handle signals of another process. Each has a kind and, after a space, a subject."""
+        """Handle signals of another process. Each consists of a kind, a space and a subject."""
         received: dict[str, list[str]] = {}
         for message in messages:
             kind, _, subject = message.partition(" ")
@@ -187,7 +192,7 @@ class Leadership:
                 if kind in received:
                     handler(*received[kind])
         except StorageFailed:
-            # The connection of these messages is lost too, and everything is read again after the reconnect.
+            # The connection that delivers these messages is lost too, and everything is read again after the reconnect.
             _log.debug("the connection was lost while messages of another process were handled", exc_info=True)
 
     def _interrupted(self, error: Exception) -> None:
@@ -195,21 +200,23 @@ class Leadership:
         self._holds_lock = False
         if not self._is_closing.is_set():
             _log.warning("the database does not respond (%s); retrying until it does", reason_of(error))
-        # The token stays. If no other process becomes the leader meanwhile, this process continues with it.
+        # The token stays set. If no other process becomes the leader in the meantime, this process continues with it.
         self._services.pause_leading()
 
     def _reconnect(self) -> bool:
         if not self._election.reconnect():
             return False
-        # The former leader tries at once, and the others a moment later. So a short interruption does not move the
-        # leadership to another process.
+        # The former leader tries immediately, and the other processes a moment later. So a short interruption does not
+        # change the leader.
         self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
         _log.warning("the database responds again")
         return True
 
 
 def _option_names(options: str) -> str:
-    """List the options in the words of the token, which stay the same so that versions can share a database.
+    """Return the options in the style of the command line.
+
+    The words of the token stay the same, so that servers of different versions can share a database.
 
     >>> _option_names("without --simulate and by the clock of the system, with --keep-history")
     '--clock system, --keep-history'

@@ -1,4 +1,4 @@
-"""Simulated devices: their measurements and responses, and the routes at ``/sim/v1`` that control them."""
+"""Simulated devices with their measurements and responses, and the routes at ``/sim/v1`` that control them."""
 
 # Start reading with ``control``, then ``backend`` and ``device``.
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Add the settings of the simulated devices."""
+    """Return the class of the simulator settings."""
     return SimulatorSettings
 
 
 @extends
 def commands() -> dict[str, Sequence[str]]:
-    """Add the command ``demo``."""
+    """Return the module of the command ``demo``."""
     return {"mirror_server.extensions.simulator.demo": ["demo"]}
 
 
 @extends
 def storage() -> Storage:
-    """Add the table of their states."""
+    """Return the database table with the states of simulated devices."""
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
@@ -47,13 +47,13 @@ def storage() -> Storage:
 
 @extends
 def shared_settings(settings: Settings) -> str:
-    """Require that all processes have simulated devices, or none."""
+    """Return the option for simulated devices, which must be the same for all processes on one database."""
     return "without --simulate" if settings.of(SimulatorSettings).simulate is None else "with --simulate"
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Create the simulated devices and their control, if enabled."""
+    """Create the simulated devices and their control, if they are enabled."""
     chosen = services.settings.of(SimulatorSettings)
     if chosen.simulate is None:
         return []
@@ -74,7 +74,10 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Add the routes of the simulator. Without simulated devices each is a 404 with the option that adds some."""
+    """Return the routes of the simulator.
+
+    If there are no simulated devices, each route responds with 404 and names the option that adds some.
+    """
     from mirror_server.extensions.simulator.views import routes
 
     return [routes]
@@ -82,7 +85,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def openapi_exclusions(settings: Settings) -> Sequence[str]:
-    """Exclude the routes of the simulator in a server without simulated devices."""
+    """Exclude the routes of the simulator from the OpenAPI description if there are no simulated devices."""
     from mirror_server.extensions.simulator.views import PREFIX
 
     return [PREFIX] if settings.of(SimulatorSettings).simulate is None else []

@@ -31,9 +31,10 @@ from mirror_server.service.devices import DeviceService
 
 
 class SimulatorBackend:
-    """Simulated devices and their reporting intervals, by a clock.
+    """Simulated devices that act by themselves at the times of a clock.
 
-    All methods may be called on any thread. An operation returns after all calls of the service that it causes.
+    All methods may be called on any thread. A method that changes devices returns only after the resulting calls to the
+    service were made. The exception is :meth:`send`.
     """
 
     name = BACKEND
@@ -45,10 +46,10 @@ class SimulatorBackend:
         self._seed = seed
 
     def start(self, count: int) -> None:
-        """Start the stored devices, then add devices of the seed until there are ``count``.
+        """Start the stored devices, and add seeded devices until there are ``count`` devices.
 
-        Stored devices continue as if they had been running: they do everything that became due in the meantime, and
-        send the values that the service has not received. A device whose registration has expired registers again.
+        Stored devices continue as if they had been running all the time. They perform every action that has become due,
+        and send the values that the service has not received. A device whose registration has expired registers again.
         """
         with self._fleet.turn() as turn:
             last_sent: dict[str, dict[str, LastSent]] = defaultdict(dict)
@@ -61,7 +62,7 @@ class SimulatorBackend:
             self._add_seeded(turn, self._seed, count - len(self._fleet.running))
 
     def stop(self) -> None:
-        """Remove all devices. Their stored state stays."""
+        """Remove all devices from memory. Their stored state remains."""
         self._fleet.remove_all()
 
     def has(self, device_id: str) -> bool:
@@ -77,8 +78,8 @@ class SimulatorBackend:
     def send(self, device_id: str, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]) -> None:
         """See :class:`~mirror_server.devices.interface.DeviceBackend`.
 
-        A device without latency has responded on return, unless another thread is calling the service: that thread
-        then passes on the response.
+        If the device has no latency, it has responded when this method returns. The exception is that another thread is
+        calling the service at that time: then that thread passes on the response.
         """
         with self._fleet.turn(wait=False) as turn:
             running = self._fleet.running.get(device_id)
@@ -95,7 +96,7 @@ class SimulatorBackend:
         *,
         also_sent: bool,  # noqa: ARG002
     ) -> None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`; a simulated device has the command at once."""
+        """See :class:`~mirror_server.devices.interface.DeviceBackend`. A simulated device gets a command at once."""
         cancelled(True)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
@@ -104,7 +105,7 @@ class SimulatorBackend:
             return ConnectionStatus("simulated") if device_id in self._fleet.running else None
 
     def list_states(self) -> list[SimulatedState]:
-        """Return all simulated devices by name, with their current values."""
+        """Return the states of all simulated devices with their current values, sorted by name."""
         with self._fleet.reading() as now:
             states = [running.device.state(now) for running in self._fleet.running.values()]
         return sorted(states, key=lambda state: state.endpoint_name)
@@ -112,11 +113,11 @@ class SimulatorBackend:
     def add(
         self, endpoint_name: str, endpoint_type: str, queue_mode: bool, resources: Sequence[SimulatedResource]
     ) -> str:
-        """Add a device, which registers at once. Return its device id.
+        """Add a device, which registers immediately. Return its device id.
 
         Raises:
-            SimulatorError: A simulated device has this name, a path is not a resource path or is repeated, or a
-                resource is executable and observable.
+            SimulatorError: The name is in use by a simulated device, a path is repeated or is not a resource path, or a
+                resource is both executable and observable.
         """
         for index, resource in enumerate(resources):
             _check_path(resource.path)
@@ -140,7 +141,7 @@ class SimulatorBackend:
         return device.device_id
 
     def add_seeded(self, count: int, seed: int) -> list[str]:
-        """Add devices of a seed, of all kinds in turn. Return their ids. A name in use is skipped."""
+        """Add devices of all kinds in turn, generated from a seed, and return their ids. Names in use are skipped."""
         with self._fleet.turn() as turn:
             return self._add_seeded(turn, seed, count)
 
@@ -151,12 +152,13 @@ class SimulatorBackend:
         answer: ResponseMode | None = None,
         latency_seconds: float | None = None,
     ) -> None:
-        """Change how a device behaves. ``None`` changes nothing.
+        """Change how a device behaves. An argument that is ``None`` changes nothing.
 
-        A device that comes online makes contact at once. One that goes offline loses its current commands.
+        A device that comes online contacts the service immediately. When a device goes offline, the commands that it is
+        processing fail.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
+            UnknownSimulatedDevice: No simulated device has this id.
         """
         with self._fleet.turn() as turn:
             running = self._running(device_id)
@@ -182,14 +184,15 @@ class SimulatorBackend:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value or flags of a resource. The device sends the value if it is observed and the device is online.
+        """Change the value or the flags of a resource. An argument that is ``None`` changes nothing.
 
-        ``None`` changes nothing. A new path becomes a resource of the device. The service learns of it at the next
-        registration update, and receives its values from then on.
+        The device sends the value if the resource is observed and the device is online. If the path is new, it becomes
+        a resource of the device. The service learns of the resource at the next registration update, and receives its
+        values from then on.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
-            SimulatorError: The path is not a resource path, or the resource would be executable and observable.
+            UnknownSimulatedDevice: No simulated device has this id.
+            SimulatorError: The path is not a resource path, or the resource would be both executable and observable.
         """
         _check_path(path)
         flags = {
@@ -200,7 +203,7 @@ class SimulatorBackend:
         }
         with self._fleet.turn() as turn:
             running = self._running(device_id)
-            # A copy, so that a rejected change leaves the resource as it was.
+            # The change is made to a copy, so that a rejected change does not affect the resource.
             resource = replace(running.device.resources.get(path) or RunningResource(value_at=turn.now))
             changes = {flag: state for flag, state in flags.items() if state is not None}
             for flag, state in changes.items():
@@ -214,11 +217,11 @@ class SimulatorBackend:
             self._fleet.report(turn, running, only=path)
 
     def remove_resource(self, device_id: str, path: str) -> None:
-        """Remove a resource of the device. The service learns of it at the next registration update.
+        """Remove a resource of the device. The service learns of this at the next registration update.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
-            SimulatorError: The device has no such resource.
+            UnknownSimulatedDevice: No simulated device has this id.
+            SimulatorError: The device has no resource with this path.
         """
         with self._fleet.turn() as turn:
             running = self._running(device_id)
@@ -227,30 +230,30 @@ class SimulatorBackend:
             turn.save(running)
 
     def register(self, device_id: str) -> None:
-        """Make a full registration of the device, which ends its observations.
+        """Make the device send a full registration. As in LwM2M, this ends all observations of the device.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
+            UnknownSimulatedDevice: No simulated device has this id.
             SimulatorError: The device is offline.
         """
         with self._fleet.turn() as turn:
             self._fleet.register(turn, self._online_device(device_id))
 
     def update(self, device_id: str) -> None:
-        """Update the registration of the device.
+        """Make the device send a registration update.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
+            UnknownSimulatedDevice: No simulated device has this id.
             SimulatorError: The device is offline or not registered.
         """
         with self._fleet.turn() as turn:
             self._fleet.update(turn, self._registered_device(device_id))
 
     def deregister(self, device_id: str) -> None:
-        """Deregister the device, which ends its observations.
+        """Make the device deregister, which ends its observations.
 
         Raises:
-            UnknownSimulatedDevice: There is no such device.
+            UnknownSimulatedDevice: No simulated device has this id.
             SimulatorError: The device is offline or not registered.
         """
         with self._fleet.turn() as turn:
@@ -292,7 +295,7 @@ class SimulatorBackend:
 
 
 def _check_flags(resource: SimulatedResource | RunningResource, field: str) -> None:
-    """Reject an executable resource that is observable: it has no value that could be observed."""
+    """Reject a resource that is both executable and observable, because it has no value to observe."""
     if resource.executable and (resource.observable or resource.auto_observable):
         raise SimulatorError(
             field,

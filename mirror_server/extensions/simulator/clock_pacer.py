@@ -1,4 +1,4 @@
-"""Advances a manual clock continuously."""
+"""A background thread that advances a manual clock continuously."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _TICK_SECONDS = 1.0
 
 
 class ClockPacer:
-    """Advances the manual clock of the simulator every second, for as long as it runs.
+    """Advances the manual clock of the simulator every second while the server runs.
 
     Args:
-        control: The control of the clock.
-        pace: Seconds of the clock per second of real time; 0 to disable.
+        control: The control of the simulator, which advances the clock.
+        pace: The number of seconds by which the clock advances per second of real time. If it is 0, the
+            clock is not advanced.
     """
 
     def __init__(self, control: SimulatorControl, pace: float) -> None:
@@ -29,13 +30,13 @@ class ClockPacer:
 
     @extends(specname="started")
     def start(self) -> None:
-        """Start, unless the pace is 0."""
+        """Start advancing the clock, unless the pace is 0."""
         if self._pace:
             self._thread.start()
 
     @extends(specname="stop", tryfirst=True)
     def close(self) -> None:
-        """Stop, before the simulator does."""
+        """Stop advancing the clock, before the simulator stops."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -51,5 +52,6 @@ class ClockPacer:
         try:
             self._control.run(lambda control: control.advance(seconds)).result()
         except (StorageFailed, ApiError):
-            # The writer logs the error. The clock stands still until changes can be stored, and forever at its end.
+            # The writer logs the error. The clock stands still until changes can be stored, or forever if it has
+            # reached its end.
             return

@@ -24,7 +24,7 @@ _BYTES = "application/octet-stream"
 
 
 def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> DeviceResponse:
-    """Execute a command, if the device permits it, and return the response."""
+    """Execute a command if the device permits it. Return the response of the device."""
     if device.answer == "reject":
         return DeviceResponse(Outcome.REJECTED)
     resource = device.resources.get(command.path)
@@ -34,7 +34,7 @@ def respond(device: SimulatedDevice, command: DeviceCommand, now: Instant) -> De
 
 
 def changes_device(command: DeviceCommand) -> bool:
-    """Whether a successful command changes the stored state."""
+    """Return whether a command, if it succeeds, changes the stored state of the device."""
     return not isinstance(command, Read | Execute)
 
 
@@ -80,7 +80,7 @@ def _write(device: SimulatedDevice, resource: RunningResource, command: Write, n
     accepts = rule.accepts if rule else None
     if not resource.writable:
         return Outcome.METHOD_NOT_ALLOWED
-    # Only a resource that accepts any text accepts bytes, because numbers and booleans have another form in bytes.
+    # Only a resource that accepts any text accepts bytes, because the bytes of a number or boolean are not its text.
     if _media_type(command.content.content_type) not in ({_TEXT} if accepts else {_TEXT, _BYTES}):
         return Outcome.UNSUPPORTED_CONTENT_TYPE
     try:
@@ -94,7 +94,7 @@ def _write(device: SimulatedDevice, resource: RunningResource, command: Write, n
 
 
 def _write_attributes(resource: RunningResource, query: str) -> Outcome:
-    """Set ``pmin`` and ``pmax`` in whole seconds, if ``pmin`` is not greater. Reject all other attributes."""
+    """Set ``pmin`` and ``pmax`` in seconds. Reject fractions, a ``pmin`` above ``pmax``, and all other attributes."""
     if resource.executable:
         return Outcome.METHOD_NOT_ALLOWED
     parameters = parse_qsl(query, keep_blank_values=True)

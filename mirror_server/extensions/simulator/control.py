@@ -1,4 +1,4 @@
-"""Control of the simulated devices. A future completes when all effects are on disk. Source: wire.md 8."""
+"""The control of the simulated devices and of the manual clock. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -29,18 +29,21 @@ T = TypeVar("T")
 _STORE_SECONDS = 30
 
 CLOCK_ENDS_AT = from_datetime(datetime(9999, 1, 1, tzinfo=UTC))
-"""A manual clock stops before this instant. Times end with that year, and retention periods end after the present."""
+"""The end of a manual clock, which stops before this time.
+
+Timestamps cannot be after the year 9999. The last year is left for retention periods, which end after the current time.
+"""
 
 
 class SimulatorControl:
-    """Controls the simulated devices and the manual clock. Operations run one after the other.
+    """Controls the simulated devices and the manual clock. Operations run one after another on one thread.
 
     Args:
         backend: The simulated devices.
         count: The minimum number of devices.
-        clock: Domain time.
-        database: The database. Operations wait until their changes are stored in it.
-        advanced: Called when the clock was advanced.
+        clock: The clock of the server.
+        database: The database. An operation waits until its changes are stored in the database.
+        advanced: A function that is called after the clock was advanced.
     """
 
     def __init__(
@@ -55,27 +58,27 @@ class SimulatorControl:
 
     @extends
     def connect_devices(self) -> None:
-        """Start the devices."""
+        """Start the simulated devices."""
         self.backend.start(self._count)
 
     @extends
     def disconnect_devices(self) -> None:
-        """Stop the devices."""
+        """Stop the simulated devices."""
         self.backend.stop()
 
     def run(self, act: Callable[[SimulatorControl], T]) -> Future[T]:
-        """Run an operation on the devices. The future completes when all of its effects are on disk.
+        """Run an operation on the devices. The future completes when all effects of the operation are on disk.
 
-        The future raises :class:`~mirror_server.store.backend.StorageFailed` if nothing can be stored, and an ApiError
-        (503) if other changes delay the database for too long.
+        The future raises :class:`~mirror_server.store.backend.StorageFailed` if nothing can be stored. It raises an
+        ApiError (503) if other changes delay the database for too long.
         """
         return self._thread.submit(self._act, act)
 
     def add_device(self, body: SimulatorNewDevice) -> str:
-        """Add a device, and return its id.
+        """Add a device and return its id.
 
         Raises:
-            SimulatorError: A real device has the name; see also :meth:`SimulatorBackend.add`.
+            SimulatorError: A real device has the same name. See also :meth:`SimulatorBackend.add`.
         """
         with self._database.read() as session:
             known = devices.find_by_endpoint_name(session, body.endpoint_name)
@@ -93,19 +96,19 @@ class SimulatorControl:
         self.backend.set_behavior(device_id, patch.online, patch.answer, patch.latency_seconds)
 
     def put_resource(self, device_id: str, path: str, body: SimulatorResourceBody) -> None:
-        """Change a value or flags of a resource of the device."""
+        """Change the value or the flags of a resource."""
         self.backend.set_value(device_id, path, body.value, **flags_of(body))
 
     def advance(self, seconds: float) -> None:
-        """Advance the manual clock, and do everything that becomes due.
+        """Advance the manual clock and perform all actions that become due.
 
         Raises:
-            ApiError: The clock is not manual, or would pass its end (400).
+            ApiError: The clock is not a manual clock, or it would pass its end (400).
         """
         if not isinstance(self.clock, ManualClock):
             raise ApiError(400, "the clock runs by itself; start the server with --clock manual to advance it")
         milliseconds = round(seconds * 1000)
-        # Stored first, so that after a crash the clock is not before stored events.
+        # The new time is stored first, so that after a crash the clock is not earlier than the stored events.
         until_at = self.clock.now() + milliseconds
         if until_at >= CLOCK_ENDS_AT:
             left_seconds = (CLOCK_ENDS_AT - 1 - self.clock.now()) // 1000
@@ -120,11 +123,12 @@ class SimulatorControl:
 
     @extends(specname="stop")
     def close(self) -> None:
-        """Stop the thread."""
+        """Stop the thread of the operations."""
         self._thread.shutdown()
 
     def _act(self, act: Callable[[SimulatorControl], T]) -> T:
-        # Actions of devices cannot be rolled back, so they are not started if they could not be stored.
+        # Actions of devices cannot be rolled back, so an operation is not started if the database cannot store its
+        # changes.
         self._store(Session.probe)
         try:
             result = act(self)
@@ -138,10 +142,10 @@ class SimulatorControl:
         return result
 
     def _store(self, work: Callable[[Session], object]) -> None:
-        """Store something before a device does anything.
+        """Store a change before a device does anything.
 
         Raises:
-            ApiError: Other changes delayed the database for too long (503). Nothing was done.
+            ApiError: Other changes delayed the database for too long, so nothing was done (503).
         """
         try:
             self._database.write(work, _STORE_SECONDS)

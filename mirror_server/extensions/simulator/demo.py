@@ -1,4 +1,4 @@
-"""The command ``mirror-server demo``. The modules of the server are imported when it is called."""
+"""The command ``mirror-server demo``. It imports the modules of the server only when it is called."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def demo(
     With --database sqlite:///FILE the key is stored in FILE.key, which only you can read. Programs and recordings can
     use it after the next start. To get a new key, remove that file.
     """  # noqa: D301 - click wants the character, not its escape
-    # Imports the server, which a signal that raises must not interrupt.
+    # This imports the server before the handler is set. A signal handler that raises must not interrupt the import.
     import mirror_server.web.serve  # noqa: F401, PLC0415
 
-    # Until the server handles signals itself, SIGTERM must remove the folder too.
+    # Until the server handles signals itself, SIGTERM must also remove the temporary folder.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.getLogger("mirror_server").setLevel(logging.WARNING)
     if settings["pace"] and not settings["manual_clock"]:

@@ -1,6 +1,6 @@
-"""The access key of a demo, stored next to its database, so that programs can use it after the next start.
+"""The access key of a demo, which is stored next to its database so that programs can still use it after a restart.
 
-The database has only a hash of the key. The key itself is in a separate file that only its owner can read.
+The database contains only a hash of the key. The key itself is in a separate file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ NAME = "mirror-server demo"
 _OVERLAP_SECONDS = 24 * 3600
 _MOST_BYTES = 200
 _ANOTHER = "Remove the file; the next start creates a new key"
-# A link may lead to a file of another user. To open a named pipe would wait for its writer. Windows has neither flag.
+# The flags reject a link, which may lead to a file of another user, and do not wait for the writer of a named pipe.
+# Windows has neither flag.
 _NEITHER_FOLLOW_NOR_WAIT = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 class KeyFileError(Exception):
-    """The key file cannot be used. The message says why and what to do."""
+    """The key file cannot be used. The message has the reason and the cure."""
 
 
 class _KeyStatus(Enum):
-    """The state of a key in a database."""
+    """Whether a database knows a key, and whether the key is still valid."""
 
     UNKNOWN = auto()
     IN_USE = auto()
@@ -42,7 +43,10 @@ class _KeyStatus(Enum):
 
 
 class DemoKey(NamedTuple):
-    """A key and messages for the user; ``problem`` is set if programs cannot continue with their key."""
+    """A key and messages for the user.
+
+    ``problem`` is set if programs cannot continue to use the key that they have.
+    """
 
     key: str
     note: str = ""
@@ -50,18 +54,19 @@ class DemoKey(NamedTuple):
 
 
 def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
-    """Return the key that is stored next to a database, or store a new one there.
+    """Return the key that is stored next to a database. If there is none, create one and store it there.
 
-    A new database adopts the existing key. A revoked key stays invalid, and the demo becomes another application. A
-    renewed key is renewed again, and the key that others have is valid for one more day.
+    A new database accepts the existing key. If the key was revoked, it stays invalid, and the demo becomes another
+    application with a new key. If the key was renewed, it is renewed again. The key that other programs got by the
+    first renewal then stays valid for one more day.
 
     Args:
-        database: The database, which no other process serves.
+        database: The database, which no other process may serve.
         database_path: The file of the database.
-        at: The present, by the clock of the system.
+        at: The current time of the system clock.
 
     Raises:
-        KeyFileError: The file is not a key that only its owner can read. Nothing was changed.
+        KeyFileError: The file does not contain a key, or other users can read it. Nothing was changed.
     """
     file = key_file(database_path)
     stored = _read(file)
@@ -79,9 +84,9 @@ def stored_key(database: Database, database_path: Path, at: Instant) -> DemoKey:
 
 
 def reissued(database: Database, at: Instant) -> str:
-    """Create a new key for the demo of a database. The previous key becomes invalid.
+    """Create a new key for the demo on a database. The previous key becomes invalid.
 
-    Log, subscriptions and rules are kept.
+    The log, the subscriptions and the rules are kept.
     """
     with database.read() as session:
         in_use = [key.key_id for key in stored_keys.list_all(session) if key.name == NAME and key.revoked_at is None]
@@ -91,10 +96,10 @@ def reissued(database: Database, at: Instant) -> str:
 
 
 def _key_status(database: Database, key: str) -> _KeyStatus:
-    """Return the state of a key. A key that is only valid for an overlap has been renewed.
+    """Return the state of a key. A key that is still valid only for an overlap counts as renewed.
 
     Raises:
-        ValueError: The text does not have the form of a key.
+        ValueError: The string does not have the format of a key.
     """
     key_id, secret = keys.parse_key(key)
     with database.read() as session:
@@ -107,7 +112,7 @@ def _key_status(database: Database, key: str) -> _KeyStatus:
 
 
 def key_file(database_path: Path) -> Path:
-    """Return the key file of a database."""
+    """Return the path of the key file of a database."""
     path = database_path.resolve()
     return path.with_name(f"{path.name}.key")
 
@@ -126,7 +131,7 @@ def _store(file: Path, key: str, reason: str = "") -> DemoKey:
 
 
 def _write(file: Path, key: str) -> None:
-    """Write the key file. No other user can read it at any moment, and it gets its name when it is complete."""
+    """Write the key file. It is never readable for other users, and it gets its name only when it is complete."""
     descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".part", dir=file.parent)
     part = Path(name)
     try:
@@ -141,7 +146,11 @@ def _write(file: Path, key: str) -> None:
 
 
 def _read(file: Path) -> str | None:
-    """Return the key in the file, or ``None`` if it does not exist."""
+    """Return the key in the file, or ``None`` if the file does not exist.
+
+    Raises:
+        KeyFileError: The file does not contain a key, or other users can read it.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | _NEITHER_FOLLOW_NOR_WAIT)
     except FileNotFoundError:
@@ -163,7 +172,7 @@ def _read(file: Path) -> str | None:
 
 
 def distrusted(status: os.stat_result, file: Path) -> str:
-    """Return why other users may have read a file, and the fix; an empty string if they cannot."""
+    """Return why other users may have read a file, and the cure. Return an empty string if they cannot have read it."""
     if not stat.S_ISREG(status.st_mode):
         return (
             f"the access key of this demo should be in {file}, which is not a regular file. Move it away; the next"

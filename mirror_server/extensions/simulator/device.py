@@ -1,4 +1,4 @@
-"""One simulated device and its stored state, without clock, timers and service."""
+"""A simulated device and its stored state. The clock, the timers and the service are in other modules."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mirror_server.extensions.simulator.models import Setting, draw, heated_temp
 from mirror_server.store.resources import AnnouncedResource
 
 BACKEND = "simulated"
-"""The name of the simulator as a backend."""
+"""The name of the simulator as a device backend."""
 
 LIFETIME_SECONDS = 24 * 3600
 UPDATE_SECONDS = 12 * 3600
 CONTACT_SECONDS = 15 * 60
-"""The interval between contacts of a queue-mode device."""
+"""The interval between the regular contacts of a queue-mode device."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedResource:
-    """A resource inside a simulated device, with the device's own value as text."""
+    """A resource of a simulated device, with the current value on the device as a string."""
 
     path: str
     value: str = ""
@@ -38,7 +38,7 @@ class SimulatedResource:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedState:
-    """A simulated device and its state, as of one instant."""
+    """A simulated device and its state at one time."""
 
     id: str
     endpoint_name: str
@@ -52,7 +52,7 @@ class SimulatedState:
 
 
 class UnknownSimulatedDevice(LookupError):
-    """No simulated device has this id."""
+    """There is no simulated device with this id."""
 
     def __init__(self, device_id: str) -> None:
         super().__init__(f"{device_id!r} is not a simulated device; GET /sim/v1/devices lists them")
@@ -60,7 +60,10 @@ class UnknownSimulatedDevice(LookupError):
 
 
 class SimulatorError(ValueError):
-    """The simulator cannot do this. ``field`` is the name of the invalid field, ``message`` says what to do."""
+    """The simulator cannot perform an operation.
+
+    ``field`` is the name of the invalid field, and ``message`` says how to correct it.
+    """
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -69,13 +72,13 @@ class SimulatorError(ValueError):
 
 
 def flags_of(resource: object) -> dict[str, Any]:
-    """Return the flags of a resource, which may also be one of the simulator or of a kind."""
+    """Return the flags of any object that describes a resource, such as a request body or a rule of a kind."""
     names = ("observable", "auto_observable", "writable", "executable")
     return {name: getattr(resource, name) for name in names}
 
 
 class SensorReading(NamedTuple):
-    """A value and the device's time of it."""
+    """A value and the time at which the device measured it."""
 
     text: str
     measured_at: Instant
@@ -83,9 +86,10 @@ class SensorReading(NamedTuple):
 
 @dataclass(slots=True)
 class RunningResource:
-    """A resource of a simulated device. Without a ``value`` it follows the model of its kind.
+    """The state of a resource of a simulated device.
 
-    ``baseline_at`` is the time of the first value, which a new device does not send.
+    While ``value`` is ``None``, the value follows the model of the kind. ``baseline_at`` is the time of the first
+    value, which a new device does not send.
     """
 
     value: str | None = None
@@ -100,24 +104,24 @@ class RunningResource:
     pmax_seconds: int | None = None
 
     def set(self, value: str, now: Instant) -> None:
-        """Set a value. The resource does not follow a model from now on."""
+        """Set a fixed value, so that the resource no longer follows a model."""
         if value != self.value:
             self.value, self.value_at = value, now
 
     @property
     def reported(self) -> bool:
-        """Whether its changes are sent."""
+        """Whether the device sends changes of the resource."""
         return (self.observed or self.auto_observable) and not self.executable
 
 
 @dataclass(slots=True)
 class SimulatedDevice:
-    """A simulated device. Its models depend on ``key``.
+    """A simulated device. The seed of its models is ``key``.
 
-    ``introduced`` has the resources of the last registration (path -> observable). ``introduced_auto`` has those of
-    them that are sent without a subscription. ``renewed_at`` is the time of the last registration or registration
-    update, and ``awoken_at`` that of the last regular contact. ``room_celsius`` is the temperature of the room when its
-    set-point was last set.
+    ``introduced`` contains the resources of the last registration (path -> observable). ``introduced_auto`` contains
+    those resources of the registration that are sent without a subscription. ``renewed_at`` is the time of the last
+    registration or registration update, and ``awoken_at`` the time of the last regular contact. ``room_celsius`` is the
+    temperature of the room at the time when its set-point was last set.
     """
 
     device_id: str
@@ -138,16 +142,16 @@ class SimulatedDevice:
     resources: dict[str, RunningResource] = field(default_factory=dict)
 
     def rule(self, path: str) -> ResourceRule | None:
-        """Return the rule of the device's kind for a resource, or ``None`` for a device or resource that was added."""
+        """Return the rule for a resource in the device's kind, or ``None`` if one of the two was added by hand."""
         return KINDS_BY_NAME[self.kind].rules.get(path) if self.kind else None
 
     def modeled(self, path: str) -> ResourceRule | None:
-        """Return the rule of a resource whose value follows a model."""
+        """Return the rule of a resource if its value follows a model, or ``None`` otherwise."""
         rule = self.rule(path)
         return rule if rule is not None and rule.model and self.resources[path].value is None else None
 
     def reading(self, path: str, now: Instant) -> SensorReading:
-        """Return the value of a resource: the last one that was set or measured."""
+        """Return the current value of a resource, which is the last one that was set or measured."""
         resource, rule = self.resources[path], self.modeled(path)
         if rule is None or rule.model is None:
             return SensorReading(resource.value or "", resource.value_at)
@@ -158,7 +162,7 @@ class SimulatedDevice:
         return SensorReading(heated_temperature(self.key, measured_at, setting), measured_at)
 
     def set_value(self, path: str, value: str, now: Instant) -> None:
-        """Set the value of a resource. The room of a set-point continues from its current temperature."""
+        """Set the value of a resource. If it is a set-point, the room starts from its current temperature."""
         resource = self.resources[path]
         rules = KINDS_BY_NAME[self.kind].rules.values() if self.kind else ()
         room = next((rule for rule in rules if rule.set_point == path), None)
@@ -167,7 +171,7 @@ class SimulatedDevice:
         resource.set(value, now)
 
     def _setting(self, room: ResourceRule) -> Setting | None:
-        """Return the setting of a room's set-point, or ``None`` if it follows its model or its value is invalid."""
+        """Return the setting of a room's set-point. It is ``None`` if the set-point follows a model or is invalid."""
         resource, rule = self.resources.get(room.set_point), self.rule(room.set_point)
         if resource is None or rule is None or resource.value is None or self.room_celsius is None:
             return None
@@ -180,18 +184,18 @@ class SimulatedDevice:
         return self.next_period_after(now, rule.period_seconds) - rule.period_seconds * 1000
 
     def next_period_after(self, now: Instant, period_seconds: int) -> Instant:
-        """Return the next instant of a period. Each device has its own phase."""
+        """Return the start of the next period. Devices have different phases, so that they do not act together."""
         period = period_seconds * 1000
         phase = int(draw(self.key, "phase") * CONTACT_SECONDS) * 1000
         return now + period - (now - phase) % period
 
     @property
     def update_due_at(self) -> Instant:
-        """The instant at which the registration update is due."""
+        """The time at which the registration update is due."""
         return after_seconds(self.renewed_at, UPDATE_SECONDS)
 
     def is_registration_expired(self, now: Instant) -> bool:
-        """Whether the registration has expired, so that a new one is needed."""
+        """Return whether the registration has expired, so that the device must register again."""
         return now >= after_seconds(self.renewed_at, LIFETIME_SECONDS)
 
     def reported_paths(self) -> list[str]:
@@ -199,11 +203,11 @@ class SimulatedDevice:
         return [path for path, resource in self.resources.items() if resource.reported and path in self.introduced]
 
     def is_introduced(self) -> bool:
-        """Whether the service knows the current resources."""
+        """Return whether the service knows the current resources of the device."""
         return self._structure() == (self.introduced, self.introduced_auto)
 
     def introduce(self) -> tuple[AnnouncedResource, ...]:
-        """Return the resources for a registration, and record that the service knows them."""
+        """Return the resources for a registration or registration update, and record that the service knows them."""
         self.introduced, self.introduced_auto = self._structure()
         return tuple(
             AnnouncedResource(path, observable=observable, auto_observed=path in self.introduced_auto)
@@ -215,7 +219,7 @@ class SimulatedDevice:
         return {path: resource.observable for path, resource in self.resources.items()}, auto
 
     def register(self, now: Instant) -> Registration:
-        """Return a full registration, which ends all observations, as in LwM2M."""
+        """Register the device and return the registration. As in LwM2M, a full registration ends all observations."""
         self.registered, self.renewed_at = True, now
         self.forget_observations()
         return Registration(
@@ -229,12 +233,12 @@ class SimulatedDevice:
         )
 
     def forget_observations(self) -> None:
-        """End all observations. Auto-observable resources are still sent."""
+        """End all observations. The device still sends auto-observable resources."""
         for resource in self.resources.values():
             resource.observed = False
 
     def state(self, now: Instant) -> SimulatedState:
-        """Return the device as the simulator's routes return it."""
+        """Return the state of the device, as the routes of the simulator return it."""
         return SimulatedState(
             id=self.device_id,
             endpoint_name=self.endpoint_name,
@@ -256,10 +260,10 @@ class SimulatedDevice:
 
     @classmethod
     def from_json(cls, document: str) -> SimulatedDevice:
-        """Return the device of a JSON document.
+        """Deserialize a device from a JSON document.
 
         Raises:
-            pydantic.ValidationError: The document is not one that :meth:`to_json` wrote.
+            pydantic.ValidationError: The document was not written by :meth:`to_json`.
         """
         return _DOCUMENT.validate_json(document)
 
@@ -271,13 +275,13 @@ _ADDED_ORDINAL = 0xFFFF
 
 
 def _identifier(seed: int, name: str, ordinal: int) -> str:
-    """Return a device id. It begins with the ordinal, so devices ordered by id are in the order of their addition."""
+    """Return a device id. Ids begin with the ordinal, so sorting by id gives the order in which devices were added."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=12).hexdigest()
     return f"{_FIRST_ORDINAL + ordinal:08x}{digest}"
 
 
 def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
-    """Return the simulated device number ``index`` (from 0) of a seed."""
+    """Return the simulated device with the number ``index`` that a seed generates. The first number is 0."""
     number, turn = divmod(index, len(KINDS))
     kind = KINDS[turn]
     device_id = _identifier(seed, f"seeded/{index}", index)
@@ -285,7 +289,7 @@ def seeded_device(seed: int, index: int, now: Instant) -> SimulatedDevice:
 
 
 def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: str, now: Instant) -> SimulatedDevice:
-    """Return a new device of a kind. Its models depend on ``key``."""
+    """Return a new device of a kind. The seed of its models is ``key``."""
     device = SimulatedDevice(
         device_id=device_id,
         endpoint_name=endpoint_name,
@@ -303,11 +307,11 @@ def device_of_kind(kind: DeviceKind, device_id: str, endpoint_name: str, key: st
 
 
 def added_device_id(seed: int, endpoint_name: str) -> str:
-    """Return the id of a device that the simulator adds."""
-    # The prefix must stay, because another one would change the ids of existing devices.
+    """Return the id of a device that is added by hand."""
+    # The prefix must not change, because the ids of existing devices depend on it.
     return _identifier(seed, f"bench/{endpoint_name}", _ADDED_ORDINAL)
 
 
 def added_resource(resource: SimulatedResource, now: Instant) -> RunningResource:
-    """Return a resource that the simulator adds to a device."""
+    """Return the state of a resource that is added by hand."""
     return RunningResource(resource.value, now, **flags_of(resource))

@@ -1,4 +1,4 @@
-"""The actions of simulated devices, by themselves or on command: their lock, their timers, their calls."""
+"""The actions of simulated devices, both spontaneous and on command, with their lock, timers and calls."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _WAIT_SECONDS = 30.0
 
 
 class SimulatorStore(Protocol):
-    """The storage of simulated devices: JSON documents by device id."""
+    """The storage of simulated devices as JSON documents by device id."""
 
     def load(self) -> dict[str, str]:
-        """Return all documents."""
+        """Return all documents by device id."""
         ...
 
     def last_observed(self) -> list[LastObserved]:
-        """Return the last values that the service received from the devices. Other values are sent again."""
+        """Return the last values that the service received from the devices. All other values are sent again."""
         ...
 
     def save(self, documents: Mapping[str, str]) -> None:
-        """Queue documents to be stored before all later calls of the service. Never blocks."""
+        """Queue documents, which are stored before all later calls to the service. This never blocks."""
         ...
 
 
 class Outbox:
-    """A queue of calls to the service, made one after another by one thread at a time.
+    """A queue of calls to the service, which are made one after another by one thread at a time.
 
-    Two threads that called the service directly could overtake each other, and the mirror would keep the older of two
-    values. So the first thread makes all waiting calls, without holding a lock.
+    If two threads called the service directly, one could overtake the other, and the mirror would store the older of
+    two values last. So the first thread makes all waiting calls, and holds no lock while it does so.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Outbox:
         self._called = 0
 
     def add(self, calls: Iterable[Callable[[], object]]) -> int:
-        """Append calls. Return the number of the last one, for :meth:`wait_until_called`."""
+        """Append calls to the queue. Return the number of the last one, for :meth:`wait_until_called`."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(calls)
@@ -65,7 +65,7 @@ class Outbox:
             return self._added
 
     def drain(self) -> None:
-        """Make the waiting calls, unless another thread or a caller of this method is doing so."""
+        """Make all waiting calls, unless another thread or an outer call of this method is already making them."""
         with self._changed:
             if self._drainer is not None:
                 return
@@ -76,7 +76,7 @@ class Outbox:
             except Exception:
                 _log.exception("the service failed to process a message of a simulated device")
             except BaseException:
-                # Otherwise no thread would make the remaining calls.
+                # After an error, no thread would make the remaining calls without this.
                 self._stop_draining()
                 raise
 
@@ -94,7 +94,10 @@ class Outbox:
             self._drainer = None
 
     def wait_until_called(self, number: int) -> None:
-        """Wait at most half a minute until another thread has made this call. The draining thread never waits."""
+        """Wait until another thread has made the call with this number, at most half a minute.
+
+        The thread that is making the calls never waits, because it would wait for itself.
+        """
         with self._changed:
             if self._drainer == threading.get_ident():
                 return
@@ -104,7 +107,10 @@ class Outbox:
 
 @dataclass(slots=True)
 class Turn:
-    """The decisions of one instant: devices to store, devices whose timer may change, and calls of the service."""
+    """A turn of the fleet: all decisions at one time.
+
+    A turn collects the devices to store, the devices whose timers may change, and the calls to make to the service.
+    """
 
     now: Instant
     unsaved: dict[str, SimulatedDevice] = field(default_factory=dict)
@@ -113,17 +119,17 @@ class Turn:
     observations: list[Observation] = field(default_factory=list)
 
     def mark_changed(self, running: RunningDevice) -> None:
-        """Mark a device whose timer may change."""
+        """Mark a device whose timer may have to change."""
         self.changed[running.device.device_id] = running
 
     def save(self, running: RunningDevice) -> None:
-        """Mark a device to be stored."""
+        """Mark a device that must be stored."""
         self.mark_changed(running)
         self.unsaved[running.device.device_id] = running.device
 
 
 class SimulatedFleet:
-    """The running devices. Call the methods within a :meth:`turn`, or within :meth:`reading` if you only read."""
+    """The running devices. Call its methods within a :meth:`turn`, or within :meth:`reading` to read only."""
 
     def __init__(self, *, events: DeviceService, store: SimulatorStore, clock: Clock) -> None:
         self.running: dict[str, RunningDevice] = {}
@@ -136,17 +142,19 @@ class SimulatedFleet:
 
     @contextmanager
     def reading(self) -> Iterator[Instant]:
-        """Hold the lock for reading. Yields the current instant."""
+        """Hold the lock for reading, and yield the current time."""
         with self._lock:
             yield self._clock.now()
 
     @contextmanager
     def turn(self, *, wait: bool = True) -> Iterator[Turn]:
-        """Acquire the lock for decisions. At the end, store the devices, and call the service without the lock.
+        """Hold the lock while the caller makes decisions, and yield a new turn.
+
+        At the end the devices are stored, the lock is released, and the service is called.
 
         Args:
-            wait: Whether to wait until all calls are made, even by another thread. A thread of the service must not
-                wait, because the other thread may need it.
+            wait: Whether to wait until all calls are made, even if another thread makes them. A thread of the service
+                must not wait, because the other thread may need it.
         """
         with self.reading() as now:
             turn = Turn(now)
@@ -157,19 +165,19 @@ class SimulatedFleet:
                 self._store.save({device_id: device.to_json() for device_id, device in turn.unsaved.items()})
             if turn.observations:
                 turn.calls.append(partial(self._events.observed, turn.observations))
-            # Queue the calls while the lock is held, so that they are in the order of the decisions.
+            # The calls are queued while the lock is held, so that they are in the same order as the decisions.
             last_call = self._outbox.add(turn.calls)
         self._outbox.drain()
         if wait:
             self._outbox.wait_until_called(last_call)
 
     def add(self, device: SimulatedDevice) -> RunningDevice:
-        """Add a device."""
+        """Add a device to the running devices."""
         running = self.running[device.device_id] = RunningDevice(device)
         return running
 
     def remove_all(self) -> None:
-        """Remove all devices, because another process runs them now."""
+        """Remove all devices, because another process is running them now."""
         with self._lock:
             for running in self.running.values():
                 running.in_flight.clear()
@@ -179,18 +187,18 @@ class SimulatedFleet:
             self.running.clear()
 
     def resume(self, turn: Turn, running: RunningDevice) -> None:
-        """Continue with a device, and perform all actions that are due."""
+        """Let a device continue, and perform all of its actions that are due."""
         turn.mark_changed(running)
         if running.connected:
             self._perform_due(turn, running, contact=running.contact_due(turn.now))
 
     def come_online(self, turn: Turn, running: RunningDevice) -> None:
-        """Let a device that is online again make contact, or register if its registration has expired."""
+        """Let a device that is online again contact the service, or register if its registration has expired."""
         if running.connected:
             self._perform_due(turn, running, contact=True)
 
     def register(self, turn: Turn, running: RunningDevice) -> None:
-        """Make a full registration of the device."""
+        """Make the device send a full registration."""
         registration = running.device.register(turn.now)
         running.wake(turn.now)
         turn.save(running)
@@ -198,7 +206,7 @@ class SimulatedFleet:
         self.report(turn, running)
 
     def update(self, turn: Turn, running: RunningDevice) -> None:
-        """Update the registration of the device, with its resources if they have changed."""
+        """Make the device send a registration update, with its resources if they have changed."""
         device = running.device
         device.renewed_at = turn.now
         resources = None if device.is_introduced() else device.introduce()
@@ -208,7 +216,7 @@ class SimulatedFleet:
         self.report(turn, running)
 
     def deregister(self, turn: Turn, running: RunningDevice) -> None:
-        """Deregister the device."""
+        """Make the device deregister."""
         running.device.registered = False
         running.device.forget_observations()
         turn.save(running)
@@ -216,13 +224,13 @@ class SimulatedFleet:
         self.drop_commands(turn, running)
 
     def report(self, turn: Turn, running: RunningDevice, only: str | None = None) -> None:
-        """Send the changed values of all resources, or of one."""
+        """Make the device send the changed values of all resources, or of the one resource ``only``."""
         turn.mark_changed(running)
         if running.connected:
             turn.observations += running.report(turn.now, only)
 
     def drop_commands(self, turn: Turn, running: RunningDevice) -> None:
-        """Fail the commands that the device has not responded to."""
+        """Fail all commands to which the device has not responded yet."""
         turn.calls += [
             partial(on_response, DeviceResponse(Outcome.UNAVAILABLE)) for on_response in running.in_flight.values()
         ]
@@ -231,7 +239,7 @@ class SimulatedFleet:
     def receive(
         self, turn: Turn, running: RunningDevice, command: DeviceCommand, on_response: Callable[[DeviceResponse], None]
     ) -> None:
-        """Let the device execute a command, and respond after its latency."""
+        """Make the device execute a command and respond after its latency."""
         if running.device.latency_seconds == 0:
             self._respond(turn, running, command, on_response)
             return
@@ -255,7 +263,7 @@ class SimulatedFleet:
         turn.calls.append(partial(on_response, response))
         if response.outcome is Outcome.DONE and changes_device(command):
             if isinstance(command, Observe):
-                # The response contains the value, so it is not sent again.
+                # The response already contains the value, so the value is not sent again.
                 running.note_sent(command.path, turn.now)
             turn.save(running)
             self.report(turn, running, only=command.path)
@@ -266,7 +274,7 @@ class SimulatedFleet:
         turn.calls.append(partial(self._events.contact, running.device.device_id))
 
     def _perform_due(self, turn: Turn, running: RunningDevice, *, contact: bool) -> None:
-        """Perform all actions that are due. In queue mode the device reports only together with a contact."""
+        """Perform all actions that are due. In queue mode the device reports values only together with a contact."""
         if running.device.is_registration_expired(turn.now):
             self.register(turn, running)
             return
@@ -278,9 +286,9 @@ class SimulatedFleet:
             self.report(turn, running)
 
     def _set_timer(self, running: RunningDevice, now: Instant) -> None:
-        """Set the timer of a device to its next due instant, unless the timer is earlier.
+        """Set the timer of a device to the time of its next action, unless the timer is already earlier.
 
-        An earlier timer stays, because its action may be due at this instant and not performed yet.
+        An earlier timer stays, because its action may be due now and not yet performed.
         """
         due_at = running.next_due_at(now)
         timer = running.timer
@@ -292,7 +300,7 @@ class SimulatedFleet:
 
     def _wake(self, running: RunningDevice, due_at: Instant) -> None:
         with self.turn() as turn:
-            # The timer may have been replaced while this call waited for the lock.
+            # Another timer may have replaced this one while the call waited for the lock.
             if running.timer is None or running.timer.due_at != due_at:
                 return
             running.timer = None

@@ -1,4 +1,4 @@
-"""The kinds of simulated devices: their resources, the values that may be written, and the models of values."""
+"""The kinds of simulated devices, with their resources, the values that they accept, and the models of their values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ResourceRule:
-    """One resource of a kind.
+    """The rule for one resource of a kind.
 
-    A resource with a ``model`` is measured every ``period_seconds``; others start with ``value``. ``accepts`` returns
-    whether a text may be written; without it any text may be. ``set_point`` is the path of the set-point that a room
-    temperature follows.
+    If a resource has a ``model``, it is measured every ``period_seconds``. Otherwise it starts with ``value``.
+    ``accepts`` is a function that returns whether a string may be written; without it, any string may be written.
+    ``set_point`` is the path of the set-point that a room temperature follows.
     """
 
     path: str
@@ -36,7 +36,7 @@ class ResourceRule:
 
 @dataclass(frozen=True, slots=True)
 class DeviceKind:
-    """A kind of device; its devices are named ``<name>-01``, ``<name>-02`` ..."""
+    """A kind of device. Its devices are named ``<name>-01``, ``<name>-02`` and so on."""
 
     name: str
     endpoint_type: str
@@ -45,17 +45,17 @@ class DeviceKind:
 
 
 def is_switch_position(text: str) -> bool:
-    """Whether the text is a boolean as LwM2M writes one: ``0`` or ``1``."""
+    """Return whether the string is an LwM2M boolean in text format, which is ``0`` or ``1``."""
     return text in {"0", "1"}
 
 
 def number_within(lowest: float, highest: float) -> Callable[[str], bool]:
-    """Return a check for decimal numbers in a range, both ends included."""
+    """Return a function that checks whether a string is a decimal number in a range. Both ends are included."""
     return lambda text: _NUMBER.fullmatch(text) is not None and lowest <= float(text) <= highest
 
 
 def integer_within(lowest: int, highest: int) -> Callable[[str], bool]:
-    """Return a check for integers in a range, both ends included."""
+    """Return a function that checks whether a string is an integer in a range. Both ends are included."""
     return lambda text: _INTEGER.fullmatch(text) is not None and lowest <= int(text) <= highest
 
 
@@ -64,7 +64,7 @@ def _measured(path: str, model: Model, period_seconds: int = 60) -> ResourceRule
 
 
 def _unit(instance: str, unit: str) -> ResourceRule:
-    """Return the rule of resource 5701, the unit of the values of an object instance."""
+    """Return the rule for resource 5701, which has the unit of the values of an object instance."""
     return ResourceRule(f"{instance}/5701", unit, observable=True)
 
 
@@ -154,6 +154,6 @@ KINDS: tuple[DeviceKind, ...] = (
         _unit("/3308/0", "Cel"),
     ),
 )
-"""The kinds of simulated devices, used in turn."""
+"""The kinds of simulated devices. New devices get these kinds in turn."""
 
 KINDS_BY_NAME = {kind.name: kind for kind in KINDS}

@@ -1,7 +1,7 @@
-"""The measured values of simulated devices over time: pure functions of a device's key, and an instant.
+"""The measured values of simulated devices over time, as pure functions of a device's key and the time.
 
-The models have no state. Each random number is a hash of the key, the name of the quantity and a time step, so a
-restarted simulator continues the same curves. Days and hours are in UTC.
+The models have no state. Each random number is a hash of the key, the name of the quantity and a time step. So the
+values continue on the same curves after a restart of the simulator. Days and hours are in UTC.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple, TypeAlias
 from mirror_server.core.timestamps import Instant
 
 Model: TypeAlias = Callable[[str, Instant], str]
-"""Returns the text of a value for a device's key and an instant."""
+"""A function that returns a value as a string, for the key of a device and a time."""
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _FIRST_MONDAY = 18_267
-"""The first day of the counters: 2020-01-06, in days since 1970-01-01."""
+"""The day on which the counters start, 2020-01-06, in days since 1970-01-01."""
 
 _POWER_PROFILE_WATTS = (2, 2, 2, 2, 2, 5, 40, 65, 30, 12, 12, 45, 70, 35, 12, 12, 15, 40, 90, 110, 95, 80, 45, 8)
-"""Mean power of a plug in each hour of a day."""
+"""The mean power of a plug in watts, for each hour of a day."""
 
 _OPENINGS_A_DAY = 12
 _OPENING_WINDOW = 50 * _MINUTE
@@ -34,22 +34,22 @@ _ROOM_SETTLES = 30 * _MINUTE
 
 
 def draw(key: str, name: str, step: int = 0) -> float:
-    """Return a random number from 0 to below 1, which is always the same for the same arguments."""
+    """Return a random number from 0 up to but excluding 1. The same arguments always give the same number."""
     digest = hashlib.blake2b(f"{key}/{name}/{step}".encode(), digest_size=8).digest()
-    # The upper 53 bits, which a float represents exactly.
+    # The upper 53 bits are used, because a float represents them exactly.
     return (int.from_bytes(digest, "big") >> 11) / 2**53
 
 
 def _jitter(key: str, name: str, at: Instant) -> float:
-    """Noise of single measurements, from -1 to 1."""
+    """Return the noise of a single measurement, from -1 to 1."""
     return 2 * draw(key, name, at) - 1
 
 
 def _sway(key: str, name: str, at: Instant, step: int) -> float:
-    """Slow noise from -1 to 1: a smooth way through one drawn point every ``step`` milliseconds."""
+    """Return slow noise from -1 to 1. It is a smooth curve through one random point every ``step`` milliseconds."""
     number, rest = divmod(at, step)
     share = rest / step
-    # A cubic curve, without a bend at the drawn points.
+    # A cubic curve has no bend at the random points.
     weight = share * share * (3 - 2 * share)
     here, there = draw(key, name, number), draw(key, name, number + 1)
     return 2 * (here + (there - here) * weight) - 1
@@ -60,7 +60,7 @@ def _hour(at: Instant) -> float:
 
 
 def _daily(at: Instant) -> float:
-    """Return the warmth of the time of day, from -1 before dawn (3:00) to 1 in the afternoon (15:00)."""
+    """Return the relative warmth of the time of day, from -1 at 3:00 to 1 at 15:00."""
     return math.sin(2 * math.pi * (_hour(at) - 9) / 24)
 
 
@@ -78,18 +78,18 @@ def _indoor_celsius(key: str, at: Instant) -> float:
 
 
 def indoor_temperature(key: str, at: Instant) -> str:
-    """Degrees Celsius of a room, warmest in the afternoon."""
+    """Return the temperature of a room in degrees Celsius, which is warmest in the afternoon."""
     return f"{_indoor_celsius(key, at):.1f}"
 
 
 def indoor_humidity(key: str, at: Instant) -> str:
-    """Relative humidity of a room in percent; it falls as the room gets warmer."""
+    """Return the relative humidity of a room in percent. It falls as the room gets warmer."""
     above = _indoor_celsius(key, at) - _indoor_level(key)
     return _percent(46 - 3 * above + 2 * _sway(key, "indoor damp", at, 6 * _HOUR))
 
 
 def _season_celsius(at: Instant) -> float:
-    # January 15 is the coldest day.
+    # January 15 is the coldest day of the year.
     return 10 - 9 * math.cos(2 * math.pi * (at / _DAY - 15) / 365.25)
 
 
@@ -99,29 +99,32 @@ def _outdoor_celsius(key: str, at: Instant) -> float:
 
 
 def outdoor_temperature(key: str, at: Instant) -> str:
-    """Degrees Celsius outdoors, with the day and with the season."""
+    """Return the outdoor temperature in degrees Celsius, which depends on the time of day and on the season."""
     return f"{_outdoor_celsius(key, at):z.1f}"
 
 
 def outdoor_humidity(key: str, at: Instant) -> str:
-    """Relative humidity outdoors in percent; it falls as the day gets warmer."""
+    """Return the outdoor relative humidity in percent. It falls as the day gets warmer."""
     above = _outdoor_celsius(key, at) - _season_celsius(at)
     return _percent(70 - 3 * above + 4 * _sway(key, "outdoor damp", at, 6 * _HOUR))
 
 
 def air_pressure(key: str, at: Instant) -> str:
-    """Hectopascal, slowly up and down within days."""
+    """Return the air pressure in hectopascals, which rises and falls slowly over several days."""
     return f"{1013 + 14 * _sway(key, 'pressure', at, _DAY) + 0.1 * _jitter(key, 'pressure jitter', at):.1f}"
 
 
 def light_level(key: str, at: Instant) -> str:
-    """Lux outdoors, whole; 0 from 18:00 to 6:00, less under clouds."""
+    """Return the outdoor light level in lux as an integer. It is 0 from 18:00 to 6:00, and lower under clouds."""
     sun = max(0.0, math.sin(math.pi * (_hour(at) - 6) / 12))
     return str(round(50_000 * sun * (0.65 + 0.35 * _sway(key, "clouds", at, 2 * _HOUR))))
 
 
 def battery_level(key: str, at: Instant) -> str:
-    """Whole percent; a battery lasts about two years, and a new one is put in at 20 percent."""
+    """Return the charge of a battery as an integer percentage.
+
+    A battery lasts about two years, and it is replaced at 20 percent.
+    """
     drained = (at / _DAY + 720 * draw(key, "battery")) % 720
     return str(100 - int(drained / 9))
 
@@ -134,19 +137,22 @@ def _lamp_on_from_to(key: str, at: Instant) -> tuple[Instant, Instant]:
 
 
 def lamp_on(key: str, at: Instant) -> str:
-    """``1`` in the evening, else ``0``."""
+    """Return ``1`` in the evening and ``0`` otherwise."""
     begin_at, end_at = _lamp_on_from_to(key, at)
     return "1" if begin_at <= at < end_at else "0"
 
 
 def lamp_on_seconds(key: str, at: Instant) -> str:
-    """Return the seconds of this day that the lamp has been on."""
+    """Return the number of seconds for which the lamp has been on today."""
     begin_at, end_at = _lamp_on_from_to(key, at)
     return str(max(0, min(at, end_at) - begin_at) // 1000)
 
 
 def lamp_dimmer(key: str, at: Instant) -> str:
-    """Whole percent of the full light: brighter early in the evening, the same for an hour."""
+    """Return the brightness of a lamp as an integer percentage.
+
+    It is brighter early in the evening, and constant within an hour.
+    """
     return str(round(90 - 40 * (_hour(at) > 20) + 10 * draw(key, "dimmer", at // _HOUR)))
 
 
@@ -155,13 +161,13 @@ def _plug_scale(key: str) -> float:
 
 
 def plug_power(key: str, at: Instant) -> str:
-    """Watt: little at night, most in the evening."""
+    """Return the power of a plug in watts, which is low at night and highest in the evening."""
     mean = _POWER_PROFILE_WATTS[int(_hour(at))] * _plug_scale(key)
     return f"{mean * (1 + 0.15 * _jitter(key, 'power', at)):.1f}"
 
 
 def plug_energy(key: str, at: Instant) -> str:
-    """Watt hours since 2020-01-06; never less than before."""
+    """Return the energy that a plug has used since 2020-01-06 in watt hours. It never decreases."""
     hour = int(_hour(at))
     complete_days = (at // _DAY - _FIRST_MONDAY) * sum(_POWER_PROFILE_WATTS)
     today = sum(_POWER_PROFILE_WATTS[:hour]) + _POWER_PROFILE_WATTS[hour] * (at % _HOUR / _HOUR)
@@ -169,12 +175,12 @@ def plug_energy(key: str, at: Instant) -> str:
 
 
 def _window(at: Instant) -> int:
-    """Return the index of the opening window of an instant: below 0 before work, 12 or more after it."""
+    """Return the index of the opening window at a time. It is below 0 before work, and 12 or more after work."""
     return (at % _DAY - _WORK_BEGINS) // _OPENING_WINDOW
 
 
 def _opening(key: str, day: int, window: int) -> tuple[Instant, Instant]:
-    """The instants between which the door is open in one window of a working day."""
+    """Return the times between which the door is open in one window of a working day."""
     number = day * _OPENINGS_A_DAY + window
     begin_at = day * _DAY + _WORK_BEGINS + window * _OPENING_WINDOW + int(25 * _MINUTE * draw(key, "opens", number))
     return begin_at, begin_at + 2 * _MINUTE + int(23 * _MINUTE * draw(key, "closes", number))
@@ -185,7 +191,10 @@ def _is_working_day(day: int) -> bool:
 
 
 def door_open(key: str, at: Instant) -> str:
-    """``1`` while the door is open, else ``0``: twelve times a working day between 8:00 and 18:00."""
+    """Return ``1`` while the door is open and ``0`` otherwise.
+
+    The door opens twelve times on a working day, between 8:00 and 18:00.
+    """
     day, window = at // _DAY, _window(at)
     if not _is_working_day(day) or not 0 <= window < _OPENINGS_A_DAY:
         return "0"
@@ -194,7 +203,7 @@ def door_open(key: str, at: Instant) -> str:
 
 
 def door_openings(key: str, at: Instant) -> str:
-    """Return the number of openings since 2020-01-06, which never decreases."""
+    """Return the number of times that the door has opened since 2020-01-06. It never decreases."""
     day = at // _DAY
     weeks, weekday = divmod(day - _FIRST_MONDAY, 7)
     count = _OPENINGS_A_DAY * (5 * weeks + min(weekday, 5))
@@ -207,18 +216,18 @@ def door_openings(key: str, at: Instant) -> str:
 
 
 def _set_point_celsius(key: str, at: Instant) -> float:
-    """The set-point of the hour: 20 to 22 degrees from 6:00 to 22:00, 17.5 at night."""
+    """Return the set-point of a thermostat at an hour. It is 20 to 22 degrees from 6:00 to 22:00, and 17.5 at night."""
     by_day = 20 + round(4 * draw(key, "comfort")) / 2
     return by_day if 6 <= _hour(at) < 22 else 17.5
 
 
 def set_point(key: str, at: Instant) -> str:
-    """Degrees Celsius a thermostat is set to: lower at night."""
+    """Return the set-point of a thermostat in degrees Celsius, which is lower at night."""
     return f"{_set_point_celsius(key, at):.1f}"
 
 
 class Setting(NamedTuple):
-    """A setting of a set-point: its value, its time, and the temperature of the room at that time."""
+    """A change of a set-point, with the new value, the time, and the temperature of the room at that time."""
 
     celsius: float
     set_at: Instant
@@ -226,9 +235,10 @@ class Setting(NamedTuple):
 
 
 def room_celsius(key: str, at: Instant, setting: Setting | None) -> float:
-    """Return the temperature of a room without noise. It follows the curve of :func:`set_point`, or its setting.
+    """Return the temperature of a room without noise. It approaches the curve of :func:`set_point`, or the setting.
 
-    It reaches the curve within two hours, and a setting except for a fiftieth of the difference.
+    It reaches a new value of the curve within two hours. Two hours after a setting, a fiftieth of the difference
+    remains.
     """
     if setting is None:
         recent = [_set_point_celsius(key, at - minutes * _MINUTE) for minutes in (0, 20, 40, 60, 80, 100, 120)]
@@ -238,5 +248,5 @@ def room_celsius(key: str, at: Instant, setting: Setting | None) -> float:
 
 
 def heated_temperature(key: str, at: Instant, setting: Setting | None = None) -> str:
-    """Degrees Celsius of a room, which comes after its set-point."""
+    """Return the temperature of a room in degrees Celsius, which follows its set-point with a delay."""
     return f"{room_celsius(key, at, setting) + 0.3 * _sway(key, 'heated', at, _HOUR):.1f}"

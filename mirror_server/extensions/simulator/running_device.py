@@ -1,4 +1,4 @@
-"""A running simulated device: when it is awake, the last values it sent, and its next action."""
+"""The state of a running simulated device: when it is awake, which values it sent last, and its next action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ AWAKE_SECONDS = 10
 
 
 class LastSent(NamedTuple):
-    """The last value of a resource that the service received; ``text`` is ``None`` if it was surely another one."""
+    """The last value of a resource that the service received.
+
+    ``text`` is ``None`` if that value is unknown.
+    """
 
     text: str | None
     sent_at: Instant
@@ -23,11 +26,11 @@ class LastSent(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunningDevice:
-    """The running side of one device.
+    """The state of a device that exists only while it runs.
 
-    It is not stored. After a restart it is restored from the values that the service received. ``delayed`` has paths
-    of changes that wait for ``pmin``. ``timer`` is the device's only timer. ``in_flight`` has the callbacks of
-    commands without a response.
+    This state is not stored. After a restart it is restored from the values that the service received. ``delayed``
+    contains the paths whose changes wait for ``pmin``. ``timer`` is the only timer of the device. ``in_flight``
+    contains the callbacks of the commands that have no response yet.
     """
 
     device: SimulatedDevice
@@ -38,49 +41,52 @@ class RunningDevice:
 
     @property
     def connected(self) -> bool:
-        """Whether the device is online and registered, at least from time to time."""
+        """Whether the device is online and registered. In queue mode, it may still be asleep."""
         return self.device.online and self.device.registered
 
     def reachable(self, now: Instant) -> bool:
-        """Whether a command sent now arrives."""
+        """Return whether a command that is sent now reaches the device."""
         return self.connected and (not self.device.queue_mode or self.device.awoken_at <= now < self.awake_until)
 
     @property
     def awake_until(self) -> Instant:
-        """The instant until which a device in queue mode is reachable."""
+        """The time until which a device in queue mode is reachable."""
         return after_seconds(self.device.awoken_at, AWAKE_SECONDS)
 
     @property
     def contact_due_at(self) -> Instant:
-        """The next contact of a device in queue mode."""
+        """The time of the next regular contact of a device in queue mode."""
         return self.device.next_period_after(self.device.awoken_at, CONTACT_SECONDS)
 
     def wake(self, now: Instant) -> None:
-        """Record a contact: the device is reachable for a while, and its next contact is one interval later."""
+        """Record a contact. The device is then reachable for a while, and its next contact is one interval later."""
         self.device.awoken_at = now
 
     def contact_due(self, now: Instant) -> bool:
-        """Whether the contact of a device in queue mode is due."""
+        """Return whether the regular contact of a device in queue mode is due."""
         return self.device.queue_mode and now >= _counted(self.device.awoken_at, self.contact_due_at, now)
 
     def update_due(self, now: Instant) -> bool:
-        """Whether the update of the registration is due."""
+        """Return whether the registration update is due."""
         return now >= _counted(self.device.renewed_at, self.device.update_due_at, now)
 
     def note_sent(self, path: str, now: Instant) -> None:
-        """Record that the service has the current value of a resource."""
+        """Record that the service has received the current value of a resource."""
         self.sent[path] = LastSent(self.device.reading(path, now).text, now)
         self.delayed.discard(path)
 
     def note_baseline(self, now: Instant) -> None:
-        """Make a new device send nothing until a value changes. Source: specification 2.2, empty values at first."""
+        """Make a new device send nothing before a value changes. Source: specification 2.2, empty values at first."""
         for path, resource in self.device.resources.items():
             if resource.auto_observable:
                 resource.baseline_at = now
                 self.note_sent(path, now)
 
     def recall(self, last_sent: Mapping[str, LastSent]) -> None:
-        """Restore the sent values from those that the service received. For other resources the baseline is used."""
+        """Restore the last sent values from the values that the service received.
+
+        If the service has no value of a resource, the value at the time of the baseline is used.
+        """
         baseline = {
             path: LastSent(None, resource.baseline_at)
             for path, resource in self.device.resources.items()
@@ -88,13 +94,14 @@ class RunningDevice:
         }
         known = {path: sent for path, sent in last_sent.items() if path in self.device.resources}
         for path, sent in (baseline | known).items():
-            # The models are functions of time, so the value of that time is known, unless another one was set since.
+            # The models are functions of time, so the value at that time can be computed, unless another value was set
+            # since then.
             is_old = self.device.resources[path].value_at <= sent.sent_at
             text = self.device.reading(path, sent.sent_at).text if sent.text is None and is_old else sent.text
             self.sent[path] = LastSent(text, sent.sent_at)
 
     def report(self, now: Instant, only: str | None = None) -> list[Observation]:
-        """Return the values that are due, of all resources or of one, and record them as sent."""
+        """Return the values that are due, of all resources or of the one resource ``only``, and record them as sent."""
         observations = []
         for path in self.device.reported_paths():
             if only is None or path == only:
@@ -121,7 +128,7 @@ class RunningDevice:
         return Observation(self.device.device_id, path, Content(reading.text.encode()), reading.measured_at)
 
     def next_due_at(self, now: Instant) -> Instant | None:
-        """Return the instant of the device's next action by itself, or ``None`` while it is not connected."""
+        """Return the time of the device's next spontaneous action, or ``None`` while the device is not connected."""
         if not self.connected:
             return None
         update_due_at = _counted(self.device.renewed_at, self.device.update_due_at, now)
@@ -146,8 +153,9 @@ class RunningDevice:
 
 
 def _counted(since: Instant, due_at: Instant, now: Instant) -> Instant:
-    """Return when an action is due that is counted from an instant; at once if that instant is in the future.
+    """Return when an action is due whose interval starts at ``since``. If ``since`` is in the future, it is due now.
 
-    The clock was ahead at that time and has been corrected. Otherwise the device would do nothing until then.
+    In that case the clock was ahead at ``since`` and has been corrected. Without this rule, the device would do nothing
+    until the clock reaches ``since``.
     """
     return due_at if since <= now else now

@@ -11,7 +11,7 @@ from mirror_server.config import SERVE, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatorSettings:
-    """The number of simulated devices, and the settings of their values and clock."""
+    """The number of simulated devices, and the settings of their values and of the clock."""
 
     simulate: int | None = setting(
         None,

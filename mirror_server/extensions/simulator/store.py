@@ -1,4 +1,4 @@
-"""The simulated devices in the database."""
+"""The storage of the simulated devices in the database."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mirror_server.store.session import Session
 
 
 class LastObserved(NamedTuple):
-    """The last observed value of a resource, and when the service received it.
+    """The last observed value of a resource, and the time at which the service received it.
 
-    If another value has been read after it, ``text`` is ``None``, and ``observed_at`` is the device's time of the
-    observation.
+    If the service has read another value since the observation, ``text`` is ``None``. In that case ``observed_at`` is
+    the time at which the device observed the value.
     """
 
     device_id: str
@@ -30,13 +30,13 @@ class StoredSimulation:
         self._database = database
 
     def load(self) -> dict[str, str]:
-        """Return all documents."""
+        """Return all documents by device id."""
         statement = "SELECT device_id, document FROM simulated_devices ORDER BY device_id"
         with self._database.read() as session:
             return dict(session.rows(statement))
 
     def last_observed(self) -> list[LastObserved]:
-        """Return the last observed value of each resource."""
+        """Return the last observed value of each resource of a simulated device."""
         with self._database.read() as session:
             rows = session.rows(
                 "SELECT r.device_id, path, CASE WHEN reported_origin <> 'read' THEN reported_value END,"
@@ -51,14 +51,14 @@ class StoredSimulation:
         ]
 
     def save(self, documents: Mapping[str, str]) -> None:
-        """Submit documents to the database."""
+        """Queue documents to be stored in the database."""
         self._database.enqueue(
             _save, items=[*documents.items()], until_stored=True, by_leader=True, conflict_keys=tuple(documents)
         )
 
 
 def _save(session: Session, documents: Iterable[tuple[str, str]]) -> None:
-    """Store documents. If a device has several, the last one is stored."""
+    """Store documents. If the list has several documents of a device, only the last one is stored."""
     session.run_many(
         "INSERT INTO simulated_devices (device_id, document) VALUES (?, ?)"
         " ON CONFLICT (device_id) DO UPDATE SET document = excluded.document",

@@ -1,4 +1,4 @@
-"""The routes of the simulator: the device's side of simulated devices. Source: wire.md 8."""
+"""The routes of the simulator, which control the device side of simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ _DONE = ResponseSpec(204, "Done.")
 _CLOCK = json_of(SimulatorClock, "a clock that can be advanced")
 
 routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
-"""The routes of the simulator. Without simulated devices each is a 404 with the option that adds some."""
+"""The routes of the simulator.
+
+If there are no simulated devices, each route responds with 404 and names the option that adds some.
+"""
 
 
 @routes.get("/devices")
@@ -46,7 +49,7 @@ routes = Blueprint("simulator", __name__, url_prefix=PREFIX)
     is_extension=True,
 )
 def list_simulated_devices() -> Response:
-    """Return the simulated devices and their own values."""
+    """Return the simulated devices, with the current values on the devices."""
     backend = _control().backend
 
     def read() -> Response:
@@ -67,7 +70,7 @@ def list_simulated_devices() -> Response:
     is_extension=True,
 )
 def add_simulated_device() -> Response:
-    """Add a simulated device, which registers at once."""
+    """Add a simulated device, which registers immediately."""
     body = read_body(SimulatorNewDevice)
     return _run(lambda control: control.add_device(body), lambda device_id: json_response({"id": device_id}, 201))
 
@@ -97,7 +100,7 @@ def set_behavior(device_id: str) -> Response:
     is_extension=True,
 )
 def put_simulated_resource(device_id: str, path: str) -> Response:
-    """Change a value of the device, or add a resource."""
+    """Change the value or the flags of a resource, or add a resource to the device."""
     resource_path, body = read_path(path), read_body(SimulatorResourceBody)
     return _run(lambda control: control.put_resource(device_id, resource_path, body), lambda _: empty_response())
 
@@ -107,7 +110,7 @@ def put_simulated_resource(device_id: str, path: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def delete_simulated_resource(device_id: str, path: str) -> Response:
-    """Remove a resource of the device. The mirror keeps it."""
+    """Remove a resource from the device. The mirror keeps the resource."""
     resource_path = read_path(path)
     return _run(lambda control: control.backend.remove_resource(device_id, resource_path), lambda _: empty_response())
 
@@ -117,7 +120,7 @@ def delete_simulated_resource(device_id: str, path: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def register(device_id: str) -> Response:
-    """Make a full registration of the device."""
+    """Make the device send a full registration."""
     return _run(lambda control: control.backend.register(device_id), lambda _: empty_response())
 
 
@@ -126,7 +129,7 @@ def register(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def update_registration(device_id: str) -> Response:
-    """Update the registration of the device."""
+    """Make the device send a registration update."""
     return _run(lambda control: control.backend.update(device_id), lambda _: empty_response())
 
 
@@ -135,7 +138,7 @@ def update_registration(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", _DONE, is_extension=True)
 def deregister(device_id: str) -> Response:
-    """Deregister the device."""
+    """Make the device deregister."""
     return _run(lambda control: control.backend.deregister(device_id), lambda _: empty_response())
 
 
@@ -144,7 +147,7 @@ def deregister(device_id: str) -> Response:
 @leader_only()
 @described("Simulator", ResponseSpec(200, "The clock.", _CLOCK), is_extension=True)
 def get_clock() -> Response:
-    """Return the time of the server."""
+    """Return the current time by the clock of the server, and whether that clock is manual."""
     return json_response(_clock(_control()))
 
 
@@ -178,7 +181,7 @@ def _clock(control: SimulatorControl) -> dict[str, Any]:
 
 
 def _run(act: Callable[[SimulatorControl], T], render: Callable[[T], Response]) -> Response:
-    """Run an operation on the devices, and respond when all effects are on disk."""
+    """Run an operation on the devices, and respond when all of its effects are on disk."""
 
     def expired() -> Response:
         message = f"the operation takes longer than {_TIMEOUT_SECONDS} s and continues; check the devices before you"

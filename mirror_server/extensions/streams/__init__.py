@@ -1,4 +1,4 @@
-"""Event streams and websockets: the notification log over one open connection."""
+"""Event streams and websockets, which deliver the notification log over one open connection."""
 
 # Start reading with ``event_stream``, then ``websocket_channels``.
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Return the settings of websockets."""
+    """Return the class of the websocket settings."""
     return StreamSettings
 
 
 @extends
 def storage() -> Storage:
-    """Return the table of websocket channels."""
+    """Return the database table of websocket channels, with the function that deletes the channel of an application."""
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
@@ -42,7 +42,7 @@ def storage() -> Storage:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the websocket channels of a server."""
+    """Create the websocket channels of a server."""
     from mirror_server.extensions.streams.websocket_channels import SOCKET, WebsocketChannels
 
     websockets = WebsocketChannels(
@@ -54,7 +54,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Return the routes of event streams and websockets."""
+    """Return the blueprint with the routes of event streams and websockets."""
     from mirror_server.extensions.streams.views import routes
 
     return [routes]
@@ -62,7 +62,7 @@ def blueprints() -> list[Blueprint]:
 
 @extends
 def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Services) -> None:
-    """Enable upgrades of connections to websockets."""
+    """Make uvicorn upgrade connections to websockets."""
     from mirror_server.extensions.streams.websocket_upgrade import UpgradableConnection, WebsocketUpgrade
 
     config.ws = cast("type[asyncio.Protocol]", WebsocketUpgrade(services, bridge))

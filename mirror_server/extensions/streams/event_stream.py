@@ -1,7 +1,8 @@
 """Server-sent events: the notification log as a stream [an extension]. Source: wire.md 4.
 
-An entry is an event. Its number is the id, the list it belongs to is the event's name, and its JSON is the data.
-Missing entries are an event named ``gap``. A client that reconnects with ``Last-Event-ID`` continues after that id.
+Each entry of the log is sent as one event. The number of the entry is the id of the event. The list that the entry
+belongs to is the name of the event, and the entry as JSON is its data. If entries are missing, an event named ``gap``
+is sent instead. A client that reconnects with ``Last-Event-ID`` continues after that id.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mirror_server.web.wsgi_adapter import ResponseReader
 HEARTBEAT_SECONDS = 15
 HEARTBEAT = b": still here\n\n"
 _LONGEST_SECONDS = 55
-# Other requests wait while events are encoded.
+# Encoding blocks all other requests, so the number of events per chunk is limited.
 _MAX_EVENTS = 100
 _HEAD = b"retry: 2000\n\n"
 EXAMPLE = (
@@ -35,22 +36,23 @@ EXAMPLE = (
     ": still here\n\n"
     'id: 57\nevent: gap\ndata: {"first":42,"last":57}\n\n'
 )
-"""An example for the description of the interface."""
-# Otherwise a proxy would buffer a stream before it passes it on. A proxy that compresses would not even start it.
+"""An example of a stream for the OpenAPI description."""
+# A proxy would otherwise buffer a stream before it passes the stream on. A proxy that compresses would not even start
+# to send it.
 _UNBUFFERED = {"X-Accel-Buffering": "no"}
 
 
 class EventStream(StreamedResponse):
-    """A response that does not end by itself.
+    """A response that streams the notification log and does not end by itself.
 
-    If the server has to block a thread for the stream, the stream ends after a minute. The client then reconnects by
-    itself, with its position. If the log no longer exists, ``is_over`` is set.
+    If the server has to block a thread for the stream, the stream ends after a minute. The client then reconnects
+    automatically and continues at its position. If the log no longer exists, ``is_over`` is set.
 
     Args:
         log: The log to stream.
-        app_id: The application of the log.
-        after: Start after this number.
-        is_admitted: Returns whether the access key is still valid; called from time to time.
+        app_id: The application whose log is streamed.
+        after: The number of the entry after which the stream starts.
+        is_admitted: A function that returns whether the access key is still valid. It is called from time to time.
     """
 
     is_poll = True
@@ -67,11 +69,11 @@ class EventStream(StreamedResponse):
         self.is_over = False
 
     def more(self) -> EntryWaiter:
-        """Return a future that is done when there are new events. Call this before :meth:`next_events`."""
+        """Return a future that completes when new events arrive. Call this before :meth:`next_events`."""
         return self._log.entry_waiter(self._app_id)
 
     def next_events(self) -> bytes:
-        """Return the next events, up to a limit. Empty if there are none."""
+        """Return the next events, at most 100. The result is empty if there are none."""
         try:
             page = self._log.read(self._app_id, self._after, _MAX_EVENTS)
         except ApiError:
@@ -80,7 +82,8 @@ class EventStream(StreamedResponse):
             return b""
         now = time.monotonic()
         if page.entries or page.gap or now >= self._check_key_at:
-            # The key may have been renewed or revoked meanwhile. Then it must not get any data.
+            # The key may have been renewed or revoked in the meantime. In that case the client must not receive any
+            # data.
             self._check_key_at = now + HEARTBEAT_SECONDS
             self.is_over = not self._is_admitted()
             if self.is_over:
@@ -91,7 +94,7 @@ class EventStream(StreamedResponse):
         return b"".join([*gap, *map(_event_of, page.entries)])
 
     def first_events(self) -> bytes:
-        """Return the start of the stream, with the first events."""
+        """Return the start of the stream, including the first events."""
         return _HEAD + self.next_events()
 
     async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
@@ -99,9 +102,10 @@ class EventStream(StreamedResponse):
         # If the database fails, the stream ends, and the client reconnects with its position.
         with suppress(StorageFailed):
             await self._send(reader, self.first_events())
-            # Events for a client that has disconnected, even during the wait for room, would count as read.
+            # Events count as read when they are sent. So nothing is sent to a client that has disconnected, even while
+            # the stream waited for buffer space.
             while not (self.is_over or reader.is_disconnected or any(end.done() for end in ends)):
-                # Before reading: otherwise an entry that arrives in between would not wake this.
+                # Create the future before reading. Otherwise an entry that arrives in between would not wake this loop.
                 more = self.more()
                 chunk = self.next_events()
                 if not (chunk or self.is_over):
@@ -114,7 +118,7 @@ class EventStream(StreamedResponse):
     async def _send(reader: ResponseReader, chunk: bytes) -> None:
         with reader.counting(len(chunk)):
             await reader.send_chunk(chunk)
-        # If the client receives everything immediately, sending never waits. Let other tasks run.
+        # If the client receives everything immediately, sending never waits. This lets other tasks run.
         await asyncio.sleep(0)
         await reader.wait_for_room()
 

@@ -1,7 +1,7 @@
-"""The messages of one websocket, and websockets of readers that store their own position [an extension].
+"""The messages of one websocket, and the websockets of readers that store their own position [an extension].
 
-Like a poll with ``after``, such a reader gets the entries after its position. Any number of readers can use one key,
-and nothing is removed from the log. The values of the poll's headers are members of each message.
+Such a reader passes ``after``, as in a poll, and gets the entries after that position. Any number of readers can use
+one key, and nothing is removed from the log. The values that a poll returns in headers are members of each message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from mirror_server.core.timestamps import Instant
 from mirror_server.notifications.log import MAX_ENTRIES, EntryWaiter, NotificationLog, Page
 
 MAX_CATCH_UP_ENTRIES = 200
-"""Maximum number of entries in one message of a websocket that catches up: encoding more would delay other requests."""
+"""The maximum number of entries in one message to a websocket that is catching up.
+
+Encoding more entries at once would delay other requests.
+"""
 
 GOING_AWAY = 1001
 POLICY = 1008
@@ -27,7 +30,7 @@ UNEXPECTED = 1011
 
 
 class Closing(Exception):
-    """A request to close the websocket, with a code of RFC 6455 and a reason in words."""
+    """An exception that closes the websocket, with a close code of RFC 6455 and a reason for the client."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -39,8 +42,9 @@ class Closing(Exception):
 class Frame:
     """A message to send, with the number of its last entry.
 
-    ``is_last`` means that the log ended with this entry when the message was made. ``encoded`` is the message as sent
-    over a connection: the first websocket that sends it encodes it for all that share it.
+    ``is_last`` is true if the log ended with this entry when the message was created. ``encoded`` is the message in the
+    format of the connection. The first websocket that sends the message sets it, and the other websockets with the same
+    message reuse it.
     """
 
     text: bytes
@@ -53,38 +57,48 @@ class StreamSocket(Protocol):
     """The source of the messages of one websocket."""
 
     def connect(self, wake: Callable[[], None]) -> Future[Any]:
-        """Connect. ``wake`` is called, from any thread, to end the websocket. The future may raise :class:`Closing`."""
+        """Connect the websocket.
+
+        Args:
+            wake: A function that wakes the task of the websocket, so that the websocket can be closed. It may be called
+                on any thread.
+
+        Returns:
+            A future that completes when the websocket is connected. It may raise :class:`Closing`.
+        """
         ...
 
     def more(self) -> EntryWaiter:
-        """Return a future that is done when there are new entries. Call this before :meth:`next_frame`."""
+        """Return a future that completes when new entries arrive. Call this before :meth:`next_frame`."""
         ...
 
     def next_frame(self, more: EntryWaiter | None) -> Frame | None:
         """Return the next message, or ``None`` if there is nothing new.
 
         Args:
-            more: The future that was done last. It may contain the new entries.
+            more: The future of :meth:`more` that completed last. It may contain the new entries.
 
         Raises:
-            Closing: The websocket is to be closed.
+            Closing: The websocket must be closed.
         """
         ...
 
     def check(self) -> Frame | None:
-        """Check whether the websocket may stay open, while there is nothing new. Return a heartbeat if there is one.
+        """Check whether the websocket may stay open, and return a heartbeat if this kind of websocket has one.
+
+        This is called while there are no new entries.
 
         Raises:
-            Closing: The websocket is to be closed.
+            Closing: The websocket must be closed.
         """
         ...
 
     def confirm(self, seq: int) -> None:
-        """Note that the client has received all entries up to this number."""
+        """Record that the client has received all entries up to this number."""
         ...
 
     def close(self) -> None:
-        """Release the websocket after it was closed."""
+        """Release the resources of the websocket after it was closed."""
         ...
 
 
@@ -93,10 +107,10 @@ class ReaderSocket:
 
     Args:
         log: The log to read.
-        app_id: The application of the log.
-        after: Start after this number.
-        is_admitted: Returns whether the access key is still valid.
-        frame_of: Encodes a page; see :func:`reader_frame`.
+        app_id: The application whose log is read.
+        after: The number of the entry after which the websocket starts.
+        is_admitted: A function that returns whether the access key is still valid.
+        frame_of: A function that encodes a page as a message; see :func:`reader_frame`.
     """
 
     def __init__(
@@ -126,7 +140,7 @@ class ReaderSocket:
         return self._log.entry_waiter(self._app_id)
 
     def next_frame(self, more: EntryWaiter | None) -> Frame | None:
-        """See :class:`StreamSocket`. The first message is sent even without entries, for the position."""
+        """See :class:`StreamSocket`. The first message is sent even without entries, to report the position."""
         page = self._page(more)
         if not (page.entries or page.gap) and self._has_sent:
             return None
@@ -135,7 +149,7 @@ class ReaderSocket:
         return self._frame(page)
 
     def check(self) -> Frame:
-        """See :class:`StreamSocket`. The message contains the instant up to which everything has been read."""
+        """See :class:`StreamSocket`. The heartbeat contains the time up to which the client has received everything."""
         if not self._is_admitted():
             raise revoked()
         return self._frame(self._page(None))
@@ -157,7 +171,7 @@ class ReaderSocket:
 
 
 def read_page(log: NotificationLog, app_id: str, after: int, more: EntryWaiter | None, most: int = MAX_ENTRIES) -> Page:
-    """Return the entries after a number, up to a limit; see :meth:`StreamSocket.next_frame`.
+    """Return the entries after a number, up to a limit. See :meth:`StreamSocket.next_frame` for ``more``.
 
     Raises:
         Closing: The key was revoked, and its log was deleted.
@@ -171,7 +185,7 @@ def read_page(log: NotificationLog, app_id: str, after: int, more: EntryWaiter |
 
 
 def reader_frame(page: Page, format_instant: Callable[[Instant], str]) -> Frame:
-    """Return the message with a page for a reader that stores its own position."""
+    """Return the message for a page of entries, for a reader that stores its own position."""
     members: dict[str, object] = {CURSOR_HEADER.lower(): page.cursor}
     if page.gap is not None:
         members[GAP_HEADER.lower()] = "{}-{}".format(*page.gap)
@@ -182,10 +196,10 @@ def reader_frame(page: Page, format_instant: Callable[[Instant], str]) -> Frame:
 
 
 def stopping() -> Closing:
-    """Return the close of a websocket when the server stops."""
+    """Return the exception that closes a websocket when the server stops."""
     return Closing(GOING_AWAY, "the server stops; connect again to continue")
 
 
 def revoked() -> Closing:
-    """Return the close of a websocket whose key is no longer valid."""
+    """Return the exception that closes a websocket whose key is no longer valid."""
     return Closing(POLICY, "this access key was renewed or revoked; connect with a valid key")

@@ -9,7 +9,7 @@ from mirror_server.config import SECONDS, setting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSettings:
-    """The intervals of pings, and the time for their pongs."""
+    """The interval of websocket pings, and the timeout of their pongs."""
 
     websocket_ping_seconds: float = setting(
         20,

@@ -1,4 +1,4 @@
-"""Websocket channels and the connection that each has. Source: wire.md 4."""
+"""The stored websocket channels and their current connections. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from mirror_server.store.session import Session
 
 @dataclass(frozen=True, slots=True)
 class WebsocketRow:
-    """A websocket channel: its registration as JSON, and its open connection with the process that has it."""
+    """A websocket channel in the database.
+
+    ``registration`` is the registration as JSON. ``connection`` identifies the open connection, and ``process_id`` the
+    process that serves it. Both are ``None`` while the channel has no connection.
+    """
 
     registration: str
     connection: str | None
@@ -18,7 +22,7 @@ class WebsocketRow:
 
 
 def find(session: Session, app_id: str) -> WebsocketRow | None:
-    """Return the websocket channel of an application, or ``None`` if there is none."""
+    """Return the websocket channel of an application, or ``None`` if the application has no channel."""
     row = session.row(
         "SELECT registration, connection, process_id FROM websockets WHERE app_id = :app_id", app_id=app_id
     )
@@ -26,7 +30,7 @@ def find(session: Session, app_id: str) -> WebsocketRow | None:
 
 
 def put(session: Session, app_id: str, registration: str, at: Instant) -> bool:
-    """Register a channel, or change the existing one and keep its connection. Return whether it is new."""
+    """Register a channel, or change the existing one and keep its connection. Return whether the channel is new."""
     is_new = find(session, app_id) is None
     session.run(
         "INSERT INTO websockets (app_id, registration, used_at) VALUES (:app_id, :registration, :at)"
@@ -39,12 +43,12 @@ def put(session: Session, app_id: str, registration: str, at: Instant) -> bool:
 
 
 def delete(session: Session, app_id: str) -> bool:
-    """Remove a channel. Return false if there is none."""
+    """Remove a channel. Return whether it existed."""
     return session.run("DELETE FROM websockets WHERE app_id = :app_id", app_id=app_id) == 1
 
 
 def connect(session: Session, app_id: str, connection: str, process_id: str, at: Instant) -> bool:
-    """Store the connection of a channel, which replaces the previous one. Return false if there is no channel."""
+    """Store the new connection of a channel, which replaces the previous one. Return whether the channel exists."""
     changed = session.run(
         "UPDATE websockets SET connection = :connection, process_id = :process_id, used_at = :at"
         " WHERE app_id = :app_id",
@@ -57,7 +61,7 @@ def connect(session: Session, app_id: str, connection: str, process_id: str, at:
 
 
 def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> None:
-    """Remove the connection of a channel, unless it was already replaced."""
+    """Remove the connection of a channel, unless another connection has already replaced it."""
     session.run(
         "UPDATE websockets SET connection = NULL, process_id = NULL, used_at = :at"
         " WHERE app_id = :app_id AND connection = :connection",
@@ -68,7 +72,10 @@ def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> N
 
 
 def confirm(session: Session, app_id: str, connection: str, position: int) -> None:
-    """Advance an application's position after entries that this connection delivered, if it is the current one."""
+    """Advance an application's log position after the entries that a connection delivered.
+
+    Nothing changes unless this connection is the current one of the channel.
+    """
     session.run(
         "UPDATE logs SET position = :position WHERE app_id = :app_id AND position < :position AND EXISTS"
         " (SELECT 1 FROM websockets w WHERE w.app_id = logs.app_id AND w.connection = :connection)",
@@ -79,7 +86,7 @@ def confirm(session: Session, app_id: str, connection: str, position: int) -> No
 
 
 def connected(session: Session) -> list[tuple[str, WebsocketRow]]:
-    """Return the channels that have a connection, by application."""
+    """Return the channels that have a connection, each with its application id."""
     rows = session.rows(
         "SELECT app_id, registration, connection, process_id FROM websockets WHERE connection IS NOT NULL"
         " ORDER BY app_id"
@@ -88,5 +95,5 @@ def connected(session: Session) -> list[tuple[str, WebsocketRow]]:
 
 
 def delete_unused(session: Session, since: Instant) -> None:
-    """Remove the channels that have had no connection since an instant."""
+    """Remove the channels that have had no connection since this time."""
     session.run("DELETE FROM websockets WHERE connection IS NULL AND used_at < :since", since=since)

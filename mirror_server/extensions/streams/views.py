@@ -37,14 +37,17 @@ _OPEN_WEBSOCKET = json_of(WebsocketChannel, "an open socket")
 routes = Blueprint("streams", __name__)
 
 OPEN = "mirror.open_websocket"
-"""Key of the WSGI environment of a websocket handshake, to which the view responds with :class:`OpenedWebsocket`."""
+"""The key in the WSGI environment that marks a websocket handshake.
+
+The view responds to such a request with :class:`OpenedWebsocket`.
+"""
 
 
 class OpenedWebsocket(StreamedResponse):
-    """The response to a handshake, sent when the server opens the websocket.
+    """The response to a handshake. It is sent when the server opens the websocket.
 
     Args:
-        socket: The source of its messages.
+        socket: The source of the messages of the websocket.
     """
 
     is_poll = True
@@ -58,7 +61,7 @@ class OpenedWebsocket(StreamedResponse):
 
 @routes.app_errorhandler(WebsocketMismatch)
 def reject_elsewhere(_: WebsocketMismatch) -> Response:
-    """Reject a handshake at another route."""
+    """Reject a handshake that was sent to another route."""
     message = "websockets can be opened only at /v2/notification/websocket-connect; remove the header Upgrade here"
     return error_response_to(ApiError(400, message), request.environ, max_body_bytes=0)
 
@@ -77,9 +80,9 @@ def stream_events() -> Response:
     """Stream the notification log as server-sent events.
 
     Each entry is an event. Its number is the ``id``, its list is the ``event`` (``async-responses``, ``notifications``,
-    ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), and its JSON is the ``data``.
-    For entries that are no longer in the log, there is an event ``gap`` with the first and the last missing number. A
-    comment every 15 seconds keeps the connection alive. A client that reconnects with ``Last-Event-ID`` misses nothing.
+    ``registrations``, ``reg-updates``, ``de-registrations``, ``registrations-expired``), and the entry as JSON is the
+    ``data``. If entries are no longer in the log, an event ``gap`` has the first and the last missing number. A comment
+    every 15 seconds keeps the connection alive. A client that reconnects with ``Last-Event-ID`` misses nothing.
     """
     log = services().log
     return EventStream(log, app_id(), _read_last_event_id(log), is_admitted=g.still_admits)
@@ -101,8 +104,8 @@ def stream_events() -> Response:
 def put_websocket() -> Response:
     """Register a websocket channel, or change the message format of the existing one.
 
-    The body is optional. ``GET /v2/notification/websocket-connect`` opens the websocket itself. A key that has a
-    channel of another type is rejected.
+    The body is optional. To open the websocket itself, send ``GET /v2/notification/websocket-connect``. The request is
+    rejected if the key has a channel of another type.
     """
     registration = read_body(WebsocketRegistration) if request.get_data() else WebsocketRegistration()
     application, server = app_id(), services()
@@ -136,7 +139,7 @@ def delete_websocket() -> Response:
 
 
 @routes.get("/v2/notification/websocket-connect")
-# A handshake that the server did not recognize has this route too.
+# A handshake that the server did not recognize as one is also sent to this route.
 @routes.get("/v2/notification/websocket-connect", websocket=True)
 @requires(*ANY_USE, query=("after",))
 @without_head
@@ -149,23 +152,25 @@ def delete_websocket() -> Response:
 def connect_websocket() -> Response:
     """Open the websocket of the channel.
 
-    The key is in ``Authorization`` or, for browsers, among the offered protocols:
-    ``Sec-WebSocket-Protocol: wss, pelion_<key>``. The server selects ``wss``. Each text frame is a message as in the
-    response of a long poll. Messages of the client are ignored; more than 64 KiB at once close the websocket.
+    Send the key in ``Authorization``. Browsers can send it among the offered protocols instead:
+    ``Sec-WebSocket-Protocol: wss, pelion_<key>``. The server selects ``wss``. Each text frame is one message in the
+    format of a long-poll response. The server ignores messages of the client, and closes the websocket if one has more
+    than 64 KiB.
 
-    After each message the server sends a ping. The message is delivered when the client's pong arrives. Libraries send
-    pongs automatically, even before the program has read the message. So before you close a websocket, process the
-    messages that the library still holds. The next websocket starts after the last message that had a pong.
+    After each message the server sends a ping. The message counts as delivered when the client's pong arrives.
+    Libraries send pongs automatically, even before the program has read the message. So before you close a websocket,
+    process the messages that the library still holds. The next websocket starts after the last message that had a pong.
 
-    The server closes a websocket with 1001 when another one of the key is opened, the channel is deleted, or the server
-    stops. 1008 means that the key is missing, wrong or revoked, or lacks a scope. 1011 means that there is no channel,
-    a pong was late, or the server failed. The reason has details. Other operations respond with 401, 403 or 404. This
-    one opens the websocket and closes it with 1008 or 1011, because clients of the public API expect this.
+    The server closes a websocket with 1001 when the key opens another websocket, when the channel is deleted, or when
+    the server stops. 1008 means that the key is missing, wrong or revoked, or lacks a scope. 1011 means that there is
+    no channel, that a pong was late, or that the server failed. The close reason has details. Other operations respond
+    with 401, 403 or 404 in the cases of 1008 and of a missing channel. This operation opens the websocket and then
+    closes it, because clients of the public API expect this.
 
-    With ``after``, an extension, no channel is needed. The reader stores its own position, any number of readers can
-    use one key, and nothing is removed. Each message has the members ``mirror-cursor``, ``mirror-gap`` and
-    ``mirror-time``, like the headers of such a poll. The first message, and those sent while nothing happens, may have
-    no entries.
+    With ``after``, which is an extension, no channel is needed. The reader stores its own position, any number of
+    readers can use one key, and nothing is removed from the log. Each message has the members ``mirror-cursor``,
+    ``mirror-gap`` and ``mirror-time``, which correspond to the headers of a poll with ``after``. The first message may
+    have no entries. The same is true of the messages that are sent while nothing happens.
     """
     server, application = services(), app_id()
     after = read_after(server.log)
@@ -176,7 +181,8 @@ def connect_websocket() -> Response:
             " 'mirror-server run'"
         )
         headers = {"Sec-WebSocket-Version": "13"}
-        # An app under any other server must not send this header (PEP 3333); waitress would respond with 500.
+        # An app under any other WSGI server must not send the header Upgrade (PEP 3333); waitress would respond with
+        # 500.
         raise ApiError(
             426, message, headers={"Upgrade": "websocket", **headers} if DEFER in request.environ else headers
         )
@@ -187,12 +193,15 @@ def connect_websocket() -> Response:
 
 
 def _read_last_event_id(log: NotificationLog) -> int:
-    """Return the entry to start after: the header of a client that reconnects, else ``after``, else the last entry.
+    """Return the number of the entry after which the stream starts.
+
+    It is the value of ``Last-Event-ID``, which a client that reconnects sends. Otherwise it is ``after``, or the number
+    of the last entry.
 
     Raises:
-        ApiError: A position is invalid, or beyond the end of the log (400).
+        ApiError: A position is invalid, or it is beyond the end of the log (400).
     """
-    # A client that reconnects repeats its URL. ``after`` is outdated then, but still has to be valid.
+    # A client that reconnects repeats its URL. Its ``after`` is outdated then, but must still be valid.
     after, name = read_after(log), "after"
     text = request.headers.get("Last-Event-ID")
     if text is not None:
@@ -202,10 +211,10 @@ def _read_last_event_id(log: NotificationLog) -> int:
 
 
 def _checked(log: NotificationLog, name: str, position: int) -> int:
-    """Return a position in the log.
+    """Return the position if it is in the log.
 
     Raises:
-        ApiError: The position is beyond the end (400).
+        ApiError: The position is beyond the end of the log (400).
     """
     last_seq = log.last_seq(app_id())
     if position > last_seq:

@@ -1,8 +1,8 @@
-"""Websocket channels: messages pushed over a connection that the application opened. Source: wire.md 4.
+"""Websocket channels, which push messages over a connection that the application opened. Source: wire.md 4.
 
-A channel has one connection at a time, at any of several processes. The client responds to the ping after a message,
-which confirms the message and advances the position in the log. Unconfirmed messages are sent again to the next
-connection.
+A channel has at most one connection at a time, at any of several processes. The server sends a ping after each message.
+The pong of the client confirms the message and advances the position in the log. Messages that were not confirmed are
+sent again over the next connection.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 SOCKET = "socket"
-"""The signal that the channel of an application was changed or deleted, or that another connection opened."""
+"""The signal that the channel of an application was changed or deleted, or that it has a new connection."""
 
 WEBSOCKET = ChannelType("WEBSOCKET", "a websocket channel", "/v2/notification/websocket", "one to {} a websocket")
 
@@ -47,7 +47,7 @@ _UNUSED_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class ChannelState:
-    """The state of a channel: whether its connection is open, and the number of entries to deliver."""
+    """The state of a channel: whether it is connected, and the number of entries that wait for delivery."""
 
     is_connected: bool
     waiting: int
@@ -55,7 +55,7 @@ class ChannelState:
 
 @dataclass(frozen=True, slots=True)
 class _ChannelStart:
-    """The registration and position of a channel when a connection opens."""
+    """The registration and the log position of a channel at the time at which a connection opens."""
 
     registration: str
     position: int
@@ -65,11 +65,11 @@ class WebsocketChannels:
     """The websocket channels of all applications, and the connections of this process.
 
     Args:
-        database: The database of registrations and positions.
-        clock: Domain time.
+        database: The database with the registrations and positions.
+        clock: The clock of the server.
         log: The log to deliver.
         channels: The registry of channel types.
-        is_alive: Returns whether another process is still running.
+        is_alive: A function that returns whether another process is still running.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class WebsocketChannels:
         self._lock = threading.Lock()
 
     def state(self, app_id: str) -> ChannelState | None:
-        """Return the state of an application's channel, or ``None`` if there is none."""
+        """Return the state of an application's channel, or ``None`` if the application has no channel."""
         with self._database.read() as session:
             row = websockets.find(session, app_id)
             log = logs.state(session, app_id)
@@ -100,7 +100,7 @@ class WebsocketChannels:
         return ChannelState(self._is_connected(app_id, row), log.waiting if log else 0)
 
     def register(self, app_id: str, registration: WebsocketRegistration) -> Future[bool]:
-        """Register a channel, or change the existing one. The future returns whether it is new.
+        """Register a channel, or change the existing one. The result of the future is whether the channel is new.
 
         The future raises an ApiError (400) if the key has a channel of another type.
         """
@@ -120,7 +120,7 @@ class WebsocketChannels:
         return self._database.submit(work)
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Remove the channel and end its connection. The future returns false if there is no channel."""
+        """Remove the channel and end its connection. The result of the future is whether the channel existed."""
 
         def work(session: Session) -> bool:
             existed = websockets.delete(session, app_id)
@@ -130,19 +130,19 @@ class WebsocketChannels:
         return self._database.submit(work)
 
     def connect(self, app_id: str, is_admitted: Callable[[], bool]) -> ChannelSocket:
-        """Return a connection of the channel, to be started with :meth:`ChannelSocket.connect`.
+        """Return a new connection of the channel. The caller starts it with :meth:`ChannelSocket.connect`.
 
         Args:
-            app_id: The application.
-            is_admitted: Returns whether the access key is still valid.
+            app_id: The application of the channel.
+            is_admitted: A function that returns whether the access key is still valid.
         """
         return ChannelSocket(self, self._log, app_id, is_admitted)
 
     def refresh(self, *app_ids: str) -> None:
-        """Apply changes of these channels: end connections that are no longer the current one of their channel."""
+        """Apply changes of the channels of these applications. End connections that are no longer the current one."""
         for app_id in app_ids:
-            # Before the query: a connection that opens after it is newer than the result, and must not end because of
-            # it.
+            # Copy the connections before the query. A connection that opens after the query is newer than the result,
+            # so the result must not end it.
             with self._lock:
                 connected = [socket for socket in self._open.get(app_id, ()) if socket.is_connected]
             if connected:
@@ -154,7 +154,7 @@ class WebsocketChannels:
         self._database.submit_durable(partial(self._expire, unused_since=after_seconds(now, -_UNUSED_SECONDS)))
 
     def _expire(self, session: Session, unused_since: Instant) -> None:
-        # A stored connection of a process that no longer runs has ended with it.
+        # The connection of a process that no longer runs has ended too, although it is still stored.
         for app_id, row in websockets.connected(session):
             if row.connection is not None and not self._is_connected(app_id, row):
                 websockets.disconnect(session, app_id, row.connection, self._clock.now())
@@ -172,18 +172,17 @@ class WebsocketChannels:
             return False
         if row.process_id != self._database.process_id:
             return self._is_alive(row.process_id)
-        # A stored connection that is not open here belonged to the predecessor of this process.
+        # A stored connection that is not open here belonged to the predecessor of this process, so it has ended.
         with self._lock:
             return any(socket.token == row.connection for socket in self._open.get(app_id, ()))
 
     def _publish_change(self, session: Session, app_id: str) -> None:
-        """Let all processes apply the stored state of a channel."""
-        # They read it when the signal arrives. By then another connection may have opened, and it may no
-        # longer be the newest.
+        """Signal all processes to apply the stored state of a channel."""
+        # They read the state when the signal arrives. By then another connection may have opened and replaced this one.
         session.publish(SOCKET, app_id)
 
     def connect_socket(self, socket: ChannelSocket) -> Future[_ChannelStart]:
-        """Make a connection the current one of its channel; see :meth:`ChannelSocket.connect`."""
+        """Make a connection the current one of its channel. See :meth:`ChannelSocket.connect`."""
         app_id = socket.app_id
 
         def work(session: Session) -> _ChannelStart:
@@ -198,11 +197,11 @@ class WebsocketChannels:
             return _ChannelStart(row.registration if row else "{}", state.position if state else 0)
 
         with self._lock:
-            # Before it is stored: a stored connection that is not open here counts as ended.
+            # Add the connection before it is stored, because a stored connection that is not open here counts as ended.
             self._open.setdefault(app_id, set()).add(socket)
         future = self._database.submit(work)
-        # First of all callbacks: the connection has to be ready when its task reads the first message. Other effects of
-        # the transaction may come later.
+        # Add this callback before all others. The connection must be ready when its task reads the first message. Other
+        # effects of the transaction may come later.
         future.add_done_callback(socket.on_connected)
         return future
 
@@ -215,12 +214,12 @@ class WebsocketChannels:
                 self._open.pop(socket.app_id, None)
         self._database.submit_durable(
             lambda session: websockets.disconnect(session, socket.app_id, socket.token, self._clock.now()),
-            # Any process can have websockets, not only the leader.
+            # Any process can serve websockets, not only the leader.
             by_leader=False,
         )
 
     def confirm(self, socket: ChannelSocket, seq: int) -> Future[None]:
-        """Store that this connection delivered all entries up to this number."""
+        """Store that this connection has delivered all entries up to this number."""
         return self._database.submit_durable(
             lambda session: websockets.confirm(session, socket.app_id, socket.token, seq), by_leader=False
         )
@@ -232,8 +231,8 @@ class ChannelSocket:
     Args:
         channels: The websocket channels.
         log: The log to deliver.
-        app_id: The application.
-        is_admitted: Returns whether the access key is still valid.
+        app_id: The application of the channel.
+        is_admitted: A function that returns whether the access key is still valid.
     """
 
     def __init__(
@@ -255,15 +254,15 @@ class ChannelSocket:
         self._lock = threading.Lock()
 
     def connect(self, wake: Callable[[], None]) -> Future[_ChannelStart]:
-        """Become the current connection of the channel. ``wake`` is called when this connection has to end.
+        """Become the current connection of the channel. ``wake`` is called when this connection must end.
 
-        The future raises :class:`Closing` if there is no such channel.
+        The future raises :class:`Closing` if the channel does not exist.
         """
         self._wake = wake
         return self._channels.connect_socket(self)
 
     def on_connected(self, stored: Future[_ChannelStart]) -> None:
-        """Start after the channel's position, if the connection was stored."""
+        """Start after the position of the channel, unless the connection could not be stored."""
         if stored.cancelled() or stored.exception() is not None:
             return
         start = stored.result()
@@ -272,12 +271,12 @@ class ChannelSocket:
         self.is_connected = True
 
     def configure(self, registration: str) -> None:
-        """Use the message format of a registration from now on."""
+        """Apply the message format of a registration to all later messages."""
         read = WebsocketRegistration.model_validate_json(registration).serialization or Serialization()
         self._extras, self._most = MessageExtras(**read.cfg.model_dump()), read.max_chunk_size
 
     def end(self, closing: Closing) -> None:
-        """Close the connection."""
+        """Wake the task of the connection, which then closes the websocket for this reason."""
         self._closing = closing
         self._wake()
 
@@ -300,14 +299,17 @@ class ChannelSocket:
         if not page.entries:
             self._position = page.cursor
             return None
-        # The key must still be valid before it gets data.
+        # Check that the key is still valid before the client gets data.
         self.check()
         self._position = page.cursor
         text = page.message if self._extras == CURSOR_EXTRAS else orjson.dumps(compose(page.entries, self._extras))
         return Frame(text, page.cursor, page.is_last)
 
     def confirm(self, seq: int) -> None:
-        """See :class:`~mirror_server.extensions.streams.reader_websockets.StreamSocket`. Stores several together."""
+        """See :class:`~mirror_server.extensions.streams.reader_websockets.StreamSocket`.
+
+        If several numbers arrive while one is being stored, only the last of them is stored next.
+        """
         with self._lock:
             self._confirmed = seq
             if self._is_storing:
@@ -325,14 +327,14 @@ class ChannelSocket:
     def _stored(self, seq: int) -> None:
         with self._lock:
             newest = self._confirmed
-            # Later confirmations arrived while this one was stored. They are stored next, in one transaction.
+            # Other confirmations arrived while this one was being stored. They are stored next, in one transaction.
             self._is_storing = newest > seq
         if newest > seq:
             self._store(newest)
 
 
 def _apply(connected: list[ChannelSocket], row: WebsocketRow | None) -> None:
-    """Apply the stored channel to the connections that were open before it was read."""
+    """Apply the stored channel to the connections that were open before the channel was read."""
     for socket in connected:
         if row is None:
             socket.end(Closing(GOING_AWAY, "the channel was deleted"))

@@ -1,7 +1,7 @@
-"""A connection that was upgraded to a websocket, with limits on silent clients and on the data they send.
+"""A connection that was upgraded to a websocket, with timeouts for clients and limits on the data that they send.
 
-Uvicorn implements the protocol. Additions: a client's pong confirms that the messages before its ping arrived, a client
-that does not read is disconnected, and messages of the client are dropped.
+Uvicorn implements the protocol. This module adds three things. A pong of the client confirms all messages before the
+corresponding ping. A client that does not read is disconnected. Messages of the client are dropped.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _NUMBER_BYTES = 8
 _MAX_FRAME_BYTES = 64 * 1024
 
 _log = logging.getLogger(__name__)
-# Uvicorn's own log lines of a websocket repeat the line of its request.
+# The log lines of uvicorn about a websocket repeat the request line, which the server logs itself.
 _quiet = logging.getLogger(f"{__name__}.uvicorn")
 _quiet.setLevel(logging.WARNING)
 
 
 @lru_cache(maxsize=1024)
 def _encoded_ping(number: int) -> bytes:
-    """Return an encoded ping with a number. Websockets share these, because all count from 1."""
+    """Return an encoded ping with a number. The result can be shared by all websockets, because each counts from 1."""
     return Frame(Opcode.PING, number.to_bytes(_NUMBER_BYTES)).serialize(mask=False)
 
 
@@ -52,21 +52,21 @@ class _Ping(NamedTuple):
 
 
 class BoundedWebsocket(WebSocketsSansIOProtocol):
-    """A uvicorn websocket with limits.
+    """A uvicorn websocket with timeouts and limits.
 
     It implements :class:`~mirror_server.extensions.streams.websocket_serving.WebSocketConnection`.
 
     Args:
         connection: The HTTP connection to upgrade.
-        app: The ASGI app that serves it.
-        settings: The limits.
+        app: The ASGI app that serves the websocket.
+        settings: The settings with the timeouts.
     """
 
     def __init__(self, connection: HttpToolsProtocol, app: AsgiApp, settings: Settings) -> None:
         super().__init__(connection.config, connection.server_state, connection.app_state)
         self.app = cast("ASGI3Application", app)
         self.logger = _quiet
-        # Without extensions: compression of small messages would cost memory for each websocket.
+        # No extensions are offered, because the compression of small messages would cost memory for each websocket.
         self.conn = ServerProtocol(max_size=_MAX_FRAME_BYTES, logger=_quiet)
         self.on_end: Callable[[], None] = lambda: None
         self.on_confirmed: Callable[[int], None] = lambda _: None
@@ -89,7 +89,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             return
         if message.encoded is None:
             message.encoded = Frame(Opcode.TEXT, message.text).serialize(mask=False)
-        # In one write, because a write takes as long as encoding both.
+        # Both are sent in one write, because a second write would take as long as encoding both.
         self.transport.write(message.encoded + self._next_ping(message.cursor))
 
     async def drain(self) -> None:
@@ -97,9 +97,10 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         await self.writable.wait()
 
     def read_head(self, head: bytes) -> Request:
-        """Read the head of the request before the upgrade; :meth:`handle_connect` continues with the result.
+        """Read the head of the request before the upgrade. Pass the result to :meth:`handle_connect`.
 
-        Later the library would reject it, with a message that repeats headers, which can contain the key.
+        An invalid head is rejected here. Otherwise the library would reject it later, with a message that repeats the
+        headers, which can contain the key.
 
         Raises:
             ApiError: The head is not a valid handshake (400, 414 or 431).
@@ -113,14 +114,14 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         raise _api_error_of(self.conn.handshake_exc)
 
     def handle_connect(self, event: Request) -> None:
-        """Start the handshake. Its task has not started yet when this returns."""
+        """Start the handshake. When this returns, the task of the websocket has not started yet."""
         super().handle_connect(event)
         cast("dict[str, Any]", self.scope)[CONNECTION] = self
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; called by the transport. Data before the end of the handshake is delayed until then."""
+        """Parse data from the client; called by the transport. Data that arrives during the handshake is delayed."""
         if self.handshake_initiated and not self.handshake_complete:
-            # Pausing limits this to what the transport has already read.
+            # Pausing the transport limits the delayed data to what the transport has already read.
             self._early += data
             self.transport.pause_reading()
         else:
@@ -130,7 +131,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         """Send a message; called by the app."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
-            # Otherwise uvicorn would log that the handshake was not completed.
+            # Without this, uvicorn would log that the handshake was not completed.
             self.handshake_complete = True
 
     def start_keepalive(self) -> None:
@@ -147,8 +148,8 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self._timer = self._write_timer = None
 
     def handle_pong(self, event: Frame) -> None:
-        """Confirm the messages before a ping. A client may respond only to the last of several pings."""
-        # A pong without a ping (RFC 6455, 5.5.3) has other data, and confirms nothing.
+        """Confirm the messages before the ping of this pong. A client may send one pong for several pings."""
+        # An unsolicited pong (RFC 6455, 5.5.3) has other data and confirms nothing.
         number = int.from_bytes(bytes(event.data)) if len(event.data) == _NUMBER_BYTES else 0
         confirmed = None
         while self._pings and self._pings[0].number <= number:
@@ -158,7 +159,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self.on_confirmed(confirmed)
 
     def handle_text(self, event: Frame) -> None:
-        """Ignore a message of the client."""
+        """Ignore a text message of the client."""
 
     handle_bytes = handle_cont = handle_text
 
@@ -168,21 +169,21 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         self.on_end()
 
     def handle_close(self, event: Frame) -> None:
-        """End the websocket, which the client has closed or whose close it has confirmed."""
+        """End the websocket after the client has closed it, or has confirmed that the server closed it."""
         super().handle_close(event)
         self.on_end()
 
     def pause_writing(self) -> None:
-        """Start the write timer; called by the transport when the client reads too slowly."""
+        """Start the write timer; called by the transport when its buffer is full."""
         super().pause_writing()
-        # The client could send pings without reading the pongs.
+        # Reading is paused because the client could otherwise send pings without reading the pongs.
         if not self.transport.is_closing():
             self.transport.pause_reading()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._abort_stalled)
 
     def resume_writing(self) -> None:
-        """Stop the write timer; called by the transport when the client has caught up."""
+        """Stop the write timer; called by the transport when the client has read enough."""
         super().resume_writing()
         if not self.transport.is_closing():
             self.transport.resume_reading()
@@ -191,7 +192,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self._write_timer = None
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Close the connection as soon as the client has read everything; nothing more is sent."""
+        """Close the connection as soon as the client has read everything, because nothing more will be sent."""
         super().on_task_complete(task)
         if self._timer is not None:
             self._timer.cancel()
@@ -199,7 +200,7 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
             self._timer = self.loop.call_later(self._settings.write_timeout_seconds, self.transport.abort)
 
     def shutdown(self) -> None:
-        """Wake the task, which closes the websocket; called by uvicorn when the server stops."""
+        """Wake the task of the websocket, which closes it; called by uvicorn when the server stops."""
         self.on_end()
 
     def _read_early(self) -> None:
@@ -213,11 +214,11 @@ class BoundedWebsocket(WebSocketsSansIOProtocol):
         return _encoded_ping(ping.number)
 
     def _check_pongs(self) -> None:
-        """Send a ping, or close the websocket if a pong is late."""
+        """Send a ping, or close the websocket if a pong is overdue."""
         if self.is_over:
             return
         oldest = self._pings[0].sent_at if self._pings else self.loop.time()
-        # If data still waits to be sent, the write timer applies instead.
+        # If the buffer is full, the ping may not have been sent yet, so only the write timer applies.
         if self.writable.is_set() and self.loop.time() - oldest > self._stream_settings.websocket_pong_seconds:
             self._fail()
             return

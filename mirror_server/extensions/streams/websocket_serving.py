@@ -1,4 +1,4 @@
-"""Serves an open websocket until its end."""
+"""The loop that serves an open websocket until it ends."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mirror_server.web.asgi_bridge import LoopCallQueue
 from mirror_server.web.wsgi_adapter import Message, ResponseReader, Send
 
 CONNECTION = "mirror.websocket"
-"""Key of a websocket's ASGI scope with its :class:`WebSocketConnection`."""
+"""The key in the ASGI scope of a websocket under which its :class:`WebSocketConnection` is stored."""
 
-# A close frame has at most 125 bytes, 2 of them for the code. Source: RFC 6455, 5.5.
+# The payload of a close frame has at most 125 bytes, 2 of them for the code. Source: RFC 6455, 5.5.
 _MOST_REASON_BYTES = 120
 
 
@@ -23,8 +23,9 @@ class WebSocketConnection(Protocol):
     """A websocket connection, with operations that ASGI lacks.
 
     Attributes:
-        on_end: Called when the connection has ended.
-        on_confirmed: Called with a number when the client has confirmed, by a pong, all entries up to it.
+        on_end: A callback for the end of the connection.
+        on_confirmed: A callback for confirmations. Its argument is the number up to which a pong of the client has
+            confirmed all entries.
     """
 
     on_end: Callable[[], None]
@@ -32,11 +33,11 @@ class WebSocketConnection(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """Whether the connection has ended, so that nothing more can be sent."""
         ...
 
     def deliver(self, frame: Frame) -> None:
-        """Send a message, followed by a ping that the client confirms; see ``on_confirmed``."""
+        """Send a message followed by a ping. The pong of the client confirms the message; see ``on_confirmed``."""
         ...
 
     async def drain(self) -> None:
@@ -59,10 +60,10 @@ async def serve(
     Args:
         scope: The ASGI scope of the handshake.
         socket: The source of the messages.
-        reader: The client, for backpressure.
-        send: Sends to the client.
-        check_seconds: Interval between checks while nothing happens.
-        is_stopping: Set when the server stops.
+        reader: The reader of the response, for backpressure.
+        send: The ASGI function that sends to the client.
+        check_seconds: The interval between checks while there is nothing to send.
+        is_stopping: An event that is set when the server stops.
         loop_calls: The queue for calls from other threads.
     """
     connection: WebSocketConnection = scope[CONNECTION]
@@ -86,23 +87,24 @@ async def serve(
                 wake.clear()
                 is_at_end = False
             if more is None or more.done():
-                # Before reading: otherwise an entry that is added in between would not wake this.
+                # Create the future before reading. Otherwise an entry that is added in between would not wake this
+                # loop.
                 previous, more = more, socket.more()
                 more.add_done_callback(wake_soon)
                 is_at_end = False
-            # After the last message nothing has to be read: a new entry wakes this.
+            # After the last message of the log there is nothing to read, because a new entry wakes this loop.
             frame = None if is_at_end else socket.next_frame(previous)
             if frame is None and not await _is_set(wake, check_seconds):
                 frame = socket.check()
             is_at_end = frame is not None and frame.is_last
             if frame is not None:
-                # After the last message the entries of the previous future are no longer needed.
+                # After the last message of the log, the entries of the previous future are no longer needed.
                 previous = None if is_at_end else previous
                 with reader.counting(len(frame.text)):
                     connection.deliver(frame)
                     await connection.drain()
                 if not is_at_end:
-                    # If the client receives everything immediately, sending never waits. Let other tasks run.
+                    # If the client receives everything immediately, sending never waits. This lets other tasks run.
                     await asyncio.sleep(0)
     except Closing as closing:
         await close(closing, send)
@@ -115,7 +117,7 @@ async def serve(
 
 
 async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for the event, up to a number of seconds. Return true unless the time is over."""
+    """Wait for the event, at most this number of seconds. Return false if the time is over."""
     loop = asyncio.get_running_loop()
     timer = loop.call_later(seconds, event.set)
     try:
@@ -126,7 +128,7 @@ async def _is_set(event: asyncio.Event, seconds: float) -> bool:
 
 
 async def close(closing: Closing, send: Send) -> None:
-    """Close a websocket."""
-    # The cut may be inside a character.
+    """Send the code and the reason that close a websocket."""
+    # The reason is cut to fit the frame, and the cut may be inside a character.
     reason = closing.reason.encode()[:_MOST_REASON_BYTES].decode(errors="ignore")
     await send({"type": "websocket.close", "code": closing.code, "reason": reason})

@@ -1,4 +1,4 @@
-"""Upgrades connections to websockets: the handshake, and its authentication."""
+"""The upgrade of connections to websockets, with the handshake and its authentication."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WebsocketUpgrade:
 
     Args:
         services: The services of the server.
-        bridge: Calls the app, which decides who may open a websocket.
+        bridge: The bridge that calls the app, which decides who may open a websocket.
     """
 
     def __init__(self, services: Services, bridge: ASGIBridge) -> None:
@@ -45,14 +45,14 @@ class WebsocketUpgrade:
         services.gauges.append(lambda: [Measurement("mirror_open_websockets", "Websockets of clients.", self._open)])
 
     def __call__(self, connection: HttpToolsProtocol) -> Callable[[bytes], None] | None:
-        """Return a function that upgrades the connection, or ``None`` if the head is not a handshake.
+        """Return a function that upgrades the connection, or ``None`` if the request is not a websocket handshake.
 
         Raises:
             ApiError: The handshake is too large or invalid (400, 414 or 431).
         """
         if not _is_handshake(connection):
             return None
-        # Imported only when needed: the import takes long, and most servers open no websocket.
+        # Imported only when needed, because the import is slow and most servers open no websocket.
         from mirror_server.extensions.streams.websocket_connection import BoundedWebsocket  # noqa: PLC0415
 
         websocket = BoundedWebsocket(connection, self._serve, self._settings)
@@ -69,7 +69,7 @@ class WebsocketUpgrade:
         return take_over
 
     async def _serve(self, scope: Message, _: Receive, send: Send) -> None:
-        """Serve a websocket, starting with its handshake; an ASGI app."""
+        """Serve a websocket as an ASGI app, starting with the handshake."""
         environ = _environ_of(scope)
         unfinished = self._bridge.prepare(environ)
         response = self._bridge.call_app(environ)
@@ -97,13 +97,13 @@ class WebsocketUpgrade:
 
 
 class UpgradableConnection(HttpToolsProtocol):
-    """A uvicorn connection that can become a websocket, if no other extension provides connections."""
+    """A uvicorn connection that can become a websocket. It is used unless an extension provides another class."""
 
     _take_over: Callable[[bytes], None] | None = None
 
     def on_headers_complete(self) -> None:
-        """Detect a handshake; called by the parser."""
-        # Not while an earlier request of the connection gets its response.
+        """Check whether the request is a websocket handshake; called by the parser."""
+        # An upgrade is not possible while an earlier request of the connection still gets its response.
         if self.parser.should_upgrade() and getattr(self.cycle, "response_complete", True):
             self._take_over = cast("Upgrade", self.ws_protocol_class)(self)
         super().on_headers_complete()
@@ -112,14 +112,14 @@ class UpgradableConnection(HttpToolsProtocol):
         return self._take_over is not None
 
     def handle_websocket_upgrade(self) -> None:
-        """Upgrade the connection; called by uvicorn when the head was read."""
+        """Upgrade the connection; called by uvicorn after the head of the request was read."""
         self.connections.discard(self)
         if self._take_over is not None:
             self._take_over(b"")
 
 
 def _is_handshake(connection: HttpToolsProtocol) -> bool:
-    """Return whether the head is a websocket handshake. The app decides later whether it is accepted."""
+    """Return whether the request is a websocket handshake. The app decides later whether to accept it."""
     headers = dict(connection.headers)
     return (
         (connection.parser.get_method(), connection.parser.get_http_version()) == (b"GET", "1.1")
@@ -133,7 +133,7 @@ def _is_handshake(connection: HttpToolsProtocol) -> bool:
 
 
 def _environ_of(scope: Message) -> WSGIEnvironment:
-    """Return the WSGI environment of a handshake. Its key can be among the offered protocols."""
+    """Return the WSGI environment of a handshake. The key is read from the offered protocols if no header has it."""
     environ = environ_of({**scope, "method": "GET", "scheme": "https" if scope["scheme"] == "wss" else "http"})
     environ.pop("HTTP_UPGRADE", None)
     environ[OPEN] = True
@@ -154,8 +154,8 @@ async def _accept(scope: Message, response: WSGIResponse, send: Send) -> None:
 async def _reject(scope: Message, response: WSGIResponse, send: Send) -> None:
     """Reject a handshake.
 
-    For an invalid key or a missing channel, the websocket is opened and closed with a code. Programs for the public API
-    check that code, and browsers show nothing else.
+    If the key is invalid or the channel does not exist, the websocket is opened and then closed with a code. Clients of
+    the public API check that code, and browsers report only that code to a page.
     """
     code = _CLOSED_BY.get(response.status)
     if code is None:

@@ -1,1 +1,1 @@
-"""The SQL of the history."""
+"""The SQL statements of the history."""

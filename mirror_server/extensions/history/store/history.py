@@ -1,10 +1,12 @@
-"""The history of the mirror: a row for each event. Each row is stored in one of three places.
+"""The history of the mirror, with a row for each event. Each row is stored in one of three places.
 
-New rows are appended to the *tail*, in the transaction that changes the mirror. Compaction moves them to *segments*,
-compressed and sorted, and the archive moves these to *files*. This module does not know the contents of either.
+New rows are appended to the *tail*, in the transaction that changes the mirror. Compaction moves them to compressed and
+sorted *segments*, and the archive moves segments to *files*. This module does not read the contents of segments and
+files.
 
-A row is identified by its ``revision``, a number of :meth:`Session.note_change` that no other row and no other change
-has. Rows up to ``compacted_revision`` are in segments or files: copies in the tail are ignored and deleted later.
+A row is identified by its ``revision``. It is a number of :meth:`Session.note_change` that no other row and no other
+change has. Rows up to ``compacted_revision`` are in segments or files. Their copies in the tail are ignored and deleted
+later.
 """
 
 from __future__ import annotations
@@ -30,30 +32,33 @@ KINDS: tuple[tuple[str, str | None], ...] = (
     ("expired", None),
     ("gap", None),
 )
-"""The kinds of rows: ``what`` and ``origin``. The tail stores the index in this list, so new kinds go to its end."""
+"""The kinds of rows, as pairs of ``what`` and ``origin``.
+
+The tail stores the index of a pair in this list, so new kinds must be added at its end.
+"""
 
 ORIGINS: Mapping[Origin, str] = {
     "subscription": "observation",
     "auto_observation": "auto_observation",
     "read": "read",
 }
-"""The origins of values in the history, by the word of the mirror."""
+"""The words for the origins of values in the history, by the origin in the mirror."""
 
 GAP = 9
-"""The index of gaps in :data:`KINDS`: intervals in which no event could be received. They have no device."""
+"""The index of gaps in :data:`KINDS`. A gap is an interval in which no event could be received, and has no device."""
 
 PLAIN_TEXT = "text/plain"
-"""The content type of most values. The tail stores null for it."""
+"""The content type of most values. The tail stores null instead of it."""
 
 _NUMBERS = {words: number for number, words in enumerate(KINDS)}
 REPORTED_BY = {origin: number for (what, origin), number in _NUMBERS.items() if what == "reported"}
-"""The indices in :data:`KINDS` of reported values, by origin."""
+"""The indices of reported values in :data:`KINDS`, by origin."""
 
 _COLUMNS = (
     *("path", "changed_at", "received_at", "kind", "value", "content_type"),
     *("status", "category", "app_id", "requested_at", "until"),
 )
-"""The columns of the tail besides ``revision`` and ``device_number``. Reported values have only the first six."""
+"""The columns of the tail except ``revision`` and ``device_number``. Reported values use only the first six."""
 
 TAIL_COLUMNS = ("revision", "device_id", "endpoint_name", *_COLUMNS)
 """The columns of :func:`stored_tail`."""
@@ -71,23 +76,23 @@ _INSERT_REPORTED = _insert(_COLUMNS[:6])
 
 
 class StoredHistoryRow(NamedTuple):
-    """An event.
+    """A row of the history, which describes one event.
 
     Attributes:
-        revision: Its unique number. A larger one was stored later.
-        device_id: The device, or ``None`` for a gap, which concerns all devices.
+        revision: The unique number of the row. Rows that were stored later have larger numbers.
+        device_id: The id of the device, or ``None`` for a gap, which affects all devices.
         endpoint_name: The current endpoint name of the device.
-        path: The resource, or ``None`` for an event of the device.
-        changed_at: The time of the event, by the device's own clock if it sent a time.
-        received_at: The time of receipt.
-        what: The first word of a pair of :data:`KINDS`.
-        origin: The second word.
+        path: The path of the resource, or ``None`` for an event of the device.
+        changed_at: The time of the event. It is by the device's own clock if the device sent a time.
+        received_at: The time at which the mirror received the event.
+        what: The first word of a pair in :data:`KINDS`.
+        origin: The second word of the pair.
         value: The reported or written value.
         content_type: The format of the value.
-        status: The result of a write: 1 for success, 2 for failure.
-        category: The reason for a failure, only for the application ``app_id``.
+        status: The result of a write, which is 1 for success and 2 for failure.
+        category: The reason for a failure. Only the application ``app_id`` may see it.
         app_id: The application that submitted the write.
-        requested_at: The time of its request.
+        requested_at: The time at which the write was requested.
         until: The end of a gap.
     """
 
@@ -112,11 +117,11 @@ class State(NamedTuple):
     """The state of the history.
 
     Attributes:
-        compacted_revision: The rows up to here are in segments or files.
-        is_enabled: Whether rows are written now, or were when the last server ended.
-        started_revision: The last revision when the history was last enabled. Earlier changes have no row.
-        heartbeat_at: The last time at which a server certainly wrote rows, or ``None`` if none ever did.
-        base_at: The instant up to which rows were trimmed, or ``None`` if none were.
+        compacted_revision: The revision up to which all rows are in segments or files.
+        is_enabled: Whether rows are being written, or were written until the last server ended.
+        started_revision: The last revision when the history was last enabled. Earlier changes have no rows.
+        heartbeat_at: The last time at which a server certainly wrote rows, or ``None`` if no server ever wrote rows.
+        base_at: The time up to which rows were trimmed, or ``None`` if no rows were trimmed.
     """
 
     compacted_revision: int
@@ -127,7 +132,7 @@ class State(NamedTuple):
 
 
 def add(session: Session, rows: Sequence[StoredHistoryRow]) -> None:
-    """Append rows. Endpoint names are not stored, but joined when rows are read."""
+    """Append rows to the tail. Endpoint names are not stored, because they are joined when rows are read."""
 
     def stored(row: StoredHistoryRow) -> Row:
         content_type = None if row.value is not None and row.content_type == PLAIN_TEXT else row.content_type
@@ -138,10 +143,10 @@ def add(session: Session, rows: Sequence[StoredHistoryRow]) -> None:
 
 
 def add_reported(session: Session, rows: Sequence[Row]) -> None:
-    """Append rows of values that devices reported, in half the time of :func:`add`.
+    """Append rows for values that devices reported. This takes half as long as :func:`add`.
 
-    A row has a revision, a device id, a path, ``changed_at``, ``received_at``, one of :data:`REPORTED_BY`, the value,
-    and its content type, which is ``None`` for :data:`PLAIN_TEXT`.
+    A row consists of the revision, the device id, the path, ``changed_at``, ``received_at``, one of
+    :data:`REPORTED_BY`, the value, and the content type, which is ``None`` for :data:`PLAIN_TEXT`.
     """
     session.run_many(_INSERT_REPORTED, rows)
 
@@ -154,17 +159,19 @@ def stored_tail(
     device_ids: Sequence[str] | None = None,
     paths: Sequence[str] = (),
 ) -> Iterator[list[Row]]:
-    """Return batches of rows of the tail, by revision, as they are stored.
+    """Yield batches of the rows of the tail as they are stored, by revision.
 
-    They have the columns of :data:`TAIL_COLUMNS`: the index in :data:`KINDS` replaces ``what`` and ``origin``, and the
-    content type is null for a value that is :data:`PLAIN_TEXT`.
+    The rows have the columns of :data:`TAIL_COLUMNS`. They have an index of :data:`KINDS` instead of ``what`` and
+    ``origin``. Their content type is null for a value that is :data:`PLAIN_TEXT`.
 
     Args:
         session: The transaction.
-        after: Only rows with a larger revision.
-        size: The number of rows of a batch.
-        device_ids: Only rows of these devices, and rows without a device.
-        paths: Only rows of these resources, and rows without a resource. All rows if empty.
+        after: The revision after which the rows start.
+        size: The number of rows in a batch.
+        device_ids: The devices whose rows are returned, in addition to rows without a device. ``None`` selects all
+            devices.
+        paths: The paths whose rows are returned, in addition to rows without a resource. If it is empty, all rows are
+            returned.
     """
     where, parameters = ["h.revision > :after"], {"after": after}
     if device_ids is not None:
@@ -188,20 +195,20 @@ def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> st
 
 
 def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
-    """Return the ids of all devices that meet all conditions."""
+    """Return the ids of all devices that meet all of the conditions."""
     where, parameters = where_of(conditions)
     return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
 
 
 def first_received_after(session: Session, revision: int) -> Instant | None:
-    """Return the time of receipt of the first row of the tail after a revision, or ``None`` if there is none."""
+    """Return when the first row of the tail after a revision was received, or ``None`` if there is no such row."""
     statement = "SELECT received_at FROM history WHERE revision > :revision ORDER BY revision LIMIT 1"
     received_at: Instant | None = session.scalar(statement, revision=revision)
     return received_at
 
 
 def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
-    """Return the number of rows that are not compacted, the first time of receipt, and the bytes of their values."""
+    """Return the number of rows that are not compacted, the first time of receipt, and the size of their values."""
     found = session.row(
         "SELECT count(*), min(received_at), coalesce(sum(length(value)), 0) FROM history"
         " WHERE revision > (SELECT compacted_revision FROM history_state)"
@@ -211,15 +218,15 @@ def measure_tail(session: Session) -> tuple[int, Instant | None, int]:
 
 
 def newest(session: Session) -> int:
-    """Return the revision of the last row of the tail, or 0. No row with a smaller one is stored any more.
+    """Return the revision of the last row in the tail, or 0. Rows with smaller revisions will not be added any more.
 
-    Rows are stored in the order of their revisions, even while transactions with other numbers are open.
+    Rows are stored in the order of their revisions, even while transactions with other revisions are open.
     """
     return int(session.scalar("SELECT coalesce(max(revision), 0) FROM history"))
 
 
 def delete_compacted(session: Session, most: int) -> int:
-    """Delete up to ``most`` rows of the tail that are in segments, and return their number."""
+    """Delete up to ``most`` rows of the tail that are already in segments. Return the number of deleted rows."""
     return session.run(
         "DELETE FROM history WHERE revision IN (SELECT revision FROM history"
         " WHERE revision <= (SELECT compacted_revision FROM history_state) ORDER BY revision LIMIT :most)",
@@ -234,43 +241,43 @@ def state(session: Session) -> State:
 
 
 def compact(session: Session, revision: int) -> None:
-    """Record that the rows up to this revision are in segments from now on."""
+    """Record that all rows up to this revision have been moved to segments."""
     session.run("UPDATE history_state SET compacted_revision = :revision", revision=revision)
 
 
 def begin(session: Session, revision: int) -> None:
-    """Record that rows are written from now on, starting after this revision.
+    """Record that rows are written from now on, after this revision.
 
-    Delete rows that are not compacted, of devices that were deleted while the history was disabled.
+    Rows of devices that were deleted while the history was disabled are deleted from the tail.
     """
     session.run(f"DELETE FROM history WHERE kind <> {GAP} AND device_number NOT IN (SELECT number FROM devices)")
     session.run("UPDATE history_state SET is_enabled = 1, started_revision = :revision", revision=revision)
 
 
 def end(session: Session) -> None:
-    """Record that no rows are written from now on."""
+    """Record that rows are no longer written from now on."""
     session.run("UPDATE history_state SET is_enabled = 0 WHERE is_enabled = 1")
 
 
 def record_heartbeat(session: Session, at: Instant) -> None:
-    """Record that rows are written at this instant."""
+    """Record that rows are being written at this time."""
     session.run("UPDATE history_state SET heartbeat_at = :at", at=at)
 
 
 def covered_until(session: Session) -> Instant | None:
-    """Return the last instant at which rows were certainly written, or ``None`` if none ever were."""
+    """Return the last time at which rows were certainly written, or ``None`` if rows were never written."""
     last_at: Instant | None = session.scalar("SELECT received_at FROM history ORDER BY revision DESC LIMIT 1")
     heartbeat_at = state(session).heartbeat_at
     return heartbeat_at if last_at is None else max(last_at, heartbeat_at or last_at)
 
 
 def erase(session: Session, device_ids: Sequence[str]) -> int:
-    """Delete the rows of devices from the tail, and record that their other rows have to be deleted.
+    """Delete the rows of devices from the tail, and record that their other rows must be deleted too.
 
-    The devices still exist.
+    The devices must still exist in the database.
 
     Returns:
-        The number of rows that were not compacted.
+        The number of deleted rows that were not compacted.
     """
     count = 0
     for batch in batches(device_ids):
@@ -282,7 +289,7 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
     session.run_many(
         "INSERT INTO history_erasures (device_id, up_to_revision)"
         " SELECT device_id, last_revision FROM devices, revisions, history_state"
-        # If there never was a history, there are no other rows.
+        # If there never was a history, no other rows exist.
         " WHERE device_id = ? AND heartbeat_at IS NOT NULL"
         " ON CONFLICT (device_id) DO UPDATE SET up_to_revision = excluded.up_to_revision",
         [(device_id,) for device_id in device_ids],
@@ -291,10 +298,10 @@ def erase(session: Session, device_ids: Sequence[str]) -> int:
 
 
 def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
-    """Return the state of the mirror as rows: first the reported values, then the finished writes.
+    """Yield the state of the mirror as history rows. The reported values come first, followed by the completed writes.
 
-    Both are in the order of devices and paths, ``size`` rows at a time, with the members of :class:`StoredHistoryRow`.
-    They replace changes from before the history was enabled.
+    Both are sorted by device and path, and have the members of :class:`StoredHistoryRow`. Each batch has ``size`` rows.
+    These rows replace the changes that happened before the history was enabled.
     """
     reported = (
         "reported_revision, d.device_id, endpoint_name, path,"
@@ -314,9 +321,10 @@ def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
 
 
 def registrations(session: Session) -> list[Row]:
-    """Return the registrations of all devices, current or ended, as rows with the members of :class:`StoredHistoryRow`.
+    """Return the registrations of all devices as rows with the members of :class:`StoredHistoryRow`.
 
-    Their revision is 0, because the mirror does not store one for the last change of a registration.
+    Registrations that have ended are included. Their revision is 0, because the mirror does not store a revision for
+    the last change of a registration.
     """
     return session.rows(
         "SELECT 0, device_id, endpoint_name, NULL, updated_at, updated_at,"
@@ -328,7 +336,7 @@ def registrations(session: Session) -> list[Row]:
 def waiting_writes(session: Session) -> list[Row]:
     """Return the pending writes that set a desired value, as rows with the members of :class:`StoredHistoryRow`.
 
-    Their status is 0, and ``changed_at`` is the time of the request.
+    Their status is 0, and their ``changed_at`` is the time of the request.
     """
     return session.rows(
         "SELECT desired_revision, d.device_id, endpoint_name, r.path, r.requested_at, r.requested_at,"
@@ -340,9 +348,9 @@ def waiting_writes(session: Session) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class HistorySize:
-    """The number of rows and bytes in tail, segments and archive.
+    """The number of rows and bytes in the tail, the segments and the archive.
 
-    The bytes of the tail are unknown without reading it. A row has about 50 bytes and its value.
+    The size of the tail is not known without reading it. A row has about 50 bytes in addition to its value.
     """
 
     tail_rows: int
@@ -353,11 +361,11 @@ class HistorySize:
 
     @property
     def rows(self) -> int:
-        """The number of all rows."""
+        """The total number of rows."""
         return self.tail_rows + self.segment_rows + self.archive_rows
 
     def __str__(self) -> str:
-        """Return the size in one line."""
+        """Return the size of the history in one line."""
         return (
             f"history: {self.rows:,} rows, {self.tail_rows:,} of them not compacted yet,"
             f" {self.segment_rows:,} in segments ({self.segment_bytes / 1e6:,.1f} MB),"
@@ -366,7 +374,7 @@ class HistorySize:
 
 
 def measure(session: Session) -> HistorySize:
-    """Measure the history. Counting the rows of the tail reads its index, whose size is bounded."""
+    """Measure the history. Counting the rows of the tail reads its index, whose size is limited."""
     counts = session.row(
         "SELECT (SELECT count(*) FROM history WHERE revision > (SELECT compacted_revision FROM history_state)),"
         " (SELECT coalesce(sum(row_count), 0) FROM history_segments WHERE kind = 'rows'),"
@@ -378,7 +386,10 @@ def measure(session: Session) -> HistorySize:
 
 
 _IS_LOADED = f"EXISTS (SELECT 1 FROM settings WHERE name = '{EXTENSIONS}' AND ' ' || value || ' ' LIKE '% history %')"
-"""Whether the last server had this extension. Without it no row was stored or deleted, and the next start resets."""
+"""The SQL condition that the last server had this extension.
+
+A server without it stores and deletes no rows, so the next start resets the history.
+"""
 
 VIOLATIONS = {
     "a history row refers to an unknown device": (
@@ -416,4 +427,4 @@ VIOLATIONS = {
         " WHERE h.value <> r.reported_value"
     ),
 }
-"""The statements that find violations, by kind. Each returns a row per occurrence."""
+"""The statements that find violations, by kind of violation. Each statement returns a row for each violation."""

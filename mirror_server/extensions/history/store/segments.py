@@ -1,12 +1,13 @@
-"""The compacted history: segments in the database, and the names of the archive's files.
+"""The compacted history, which consists of segments in the database and of files in the archive.
 
-This module does not know their contents. A *segment* is a run of rows, sorted by device, path and instant, and split
-into blocks. A segment of the kind ``rows`` has events. One of the kind ``state`` is a checkpoint: the last rows of each
-resource among those with ``changed_at`` up to ``state_at`` and revisions up to ``state_revision``.
+This module stores segments and the names of files, but it does not read their contents. A *segment* is a run of rows
+that is sorted by device, path and time, and split into blocks. A segment of the kind ``rows`` contains events. A
+segment of the kind ``state`` is a checkpoint. It contains the last rows of each resource, among the rows with
+``changed_at`` up to ``state_at`` and revisions up to ``state_revision``.
 
-The contents of blocks are stored first, in separate small transactions. They become valid when ``put`` records all of
-them in one transaction. So a large segment delays no other writes. If the process is interrupted in between, the next
-leader deletes the contents that were not recorded.
+The contents of blocks are stored first, in separate small transactions. They become valid when ``put`` records all
+blocks in one transaction. So a large segment does not delay other writes. If the process is interrupted in between, the
+next leader deletes the contents that were not recorded.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from mirror_server.store.session import Session
 
 
 class Bounds(NamedTuple):
-    """The bounds of rows, known without reading the rows.
+    """The bounds of a set of rows. They are stored separately, so that they are known without reading the rows.
 
     Attributes:
-        first_device: The id of the first device; '' for rows without a device.
+        first_device: The id of the first device, or ``""`` if there are rows without a device.
         last_device: The id of the last device.
-        first_revision: The least revision.
-        last_revision: The greatest revision.
-        first_changed_at: The first time of an event, by the devices' clocks.
-        last_changed_at: The last time of an event.
-        first_received_at: The first time of receipt.
-        last_received_at: The last time of receipt.
-        first_requested_at: The first time of request of a write, or ``None`` without writes.
+        first_revision: The smallest revision.
+        last_revision: The largest revision.
+        first_changed_at: The time of the first event, by the devices' clocks.
+        last_changed_at: The time of the last event, by the devices' clocks.
+        first_received_at: The time at which the first event was received.
+        last_received_at: The time at which the last event was received.
+        first_requested_at: The time at which the first write was requested, or ``None`` if there are no writes.
         row_count: The number of rows.
     """
 
@@ -49,13 +50,13 @@ class Bounds(NamedTuple):
 
 
 class RowRange(NamedTuple):
-    """A range of devices and of times; ``None`` is unbounded. Rows without a device are in all ranges.
+    """A range of devices and times. A bound that is ``None`` has no limit. Rows without a device are in all ranges.
 
     Attributes:
         from_device: The first device.
         to_device: The last device.
-        begin: The first instant.
-        end: The first instant after the range.
+        begin: The first time.
+        end: The end of the range, which is not included.
     """
 
     from_device: str | None = None
@@ -72,11 +73,11 @@ _IN_SPAN = (
     " AND (CAST(:begin AS BIGINT) IS NULL OR last_changed_at >= :begin)))"
     " AND (CAST(:end AS BIGINT) IS NULL OR first_changed_at < :end)"
 )
-"""The condition for a range. Gaps have no device and are selected by their end, so their start is not compared."""
+"""The SQL condition for a range. It does not compare the start of a gap, because gaps are selected by their end."""
 
 
 class Block(NamedTuple):
-    """A block of a segment. ``state_at`` and ``state_revision`` are those of a checkpoint."""
+    """A block of a segment. ``state_at`` and ``state_revision`` are set if the segment is a checkpoint."""
 
     segment_id: int
     block: int
@@ -87,7 +88,11 @@ class Block(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint: its instant, its revision, its segment and its number of rows."""
+    """A stored checkpoint, which contains the state of all resources at one time.
+
+    A query for that time or a later one need not read older segments. ``at`` and ``revision`` are the time and the
+    revision up to which rows are included. ``segment_id`` and ``row_count`` are the id and the size of its segment.
+    """
 
     at: Instant
     revision: int
@@ -96,7 +101,7 @@ class Checkpoint(NamedTuple):
 
 
 class ArchivedFile(NamedTuple):
-    """A file of the archive: its path in the archive's folder, and the bounds of its rows."""
+    """A file of the archive, with its path in the folder of the archive and the bounds of its rows."""
 
     file_name: str
     day: str
@@ -112,7 +117,7 @@ _FILE = f"file_name, day, size_bytes, {_BOUNDS}"
 
 
 def blocks(session: Session, kind: str, span: RowRange = EVERYWHERE) -> list[Block]:
-    """Return the valid blocks of a kind, :data:`ROWS` or :data:`STATE`, in the order of segments and blocks."""
+    """Return the valid blocks of a kind, which is :data:`ROWS` or :data:`STATE`, in order of segments and blocks."""
     statement = f"SELECT {_BLOCK} FROM history_segments WHERE kind = :kind AND {_IN_SPAN} ORDER BY segment_id, block"
     rows = session.rows(statement, kind=kind, **span._asdict())
     return [Block._make((*row[:5], Bounds._make(row[5:]))) for row in rows]
@@ -124,7 +129,7 @@ def runs(new_blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def oldest_state_at(session: Session) -> Instant | None:
-    """Return the instant of the oldest checkpoint, or ``None`` without one."""
+    """Return the time of the oldest checkpoint, or ``None`` if there is no checkpoint."""
     instant: Instant | None = session.scalar("SELECT min(state_at) FROM history_segments WHERE kind = 'state'")
     return instant
 
@@ -149,13 +154,13 @@ def content(session: Session, segment_id: int, block: int) -> bytes:
 
 
 def next_segment_id(session: Session) -> int:
-    """Return a number that no segment has, not even one that is not valid yet."""
-    # Every segment has contents, so their numbers are sufficient.
+    """Return a number that no segment has yet, not even a segment that is not valid yet."""
+    # Every segment has contents, so it is sufficient to check the numbers of the contents.
     return 1 + int(session.scalar("SELECT coalesce(max(segment_id), 0) FROM history_blocks"))
 
 
 def put_content(session: Session, segment_id: int, block: int, content: bytes) -> None:
-    """Store the content of a block, which is valid after :func:`put`. Replace content that was never made valid."""
+    """Store the content of a block, which :func:`put` makes valid. Content that was never made valid is replaced."""
     session.run(
         "INSERT INTO history_blocks (segment_id, block, content) VALUES (:segment_id, :block, :content)"
         " ON CONFLICT (segment_id, block) DO UPDATE SET content = excluded.content",
@@ -166,24 +171,25 @@ def put_content(session: Session, segment_id: int, block: int, content: bytes) -
 
 
 def put(session: Session, new_blocks: Sequence[Block]) -> None:
-    """Make blocks valid."""
+    """Make blocks valid, so that queries read them."""
     _insert(session, "history_segments", _BLOCK, new_blocks)
 
 
 def invalidate(session: Session, segment_ids: Iterable[int]) -> None:
-    """Make segments invalid. :func:`delete_contents` deletes their contents."""
+    """Make segments invalid. Their contents are deleted later by :func:`delete_contents`."""
     session.run_many("DELETE FROM history_segments WHERE segment_id = ?", [(each,) for each in sorted(segment_ids)])
 
 
 def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> bool:
-    """Replace the rows of a block. A block of the kind :data:`ROWS` without rows is deleted.
+    """Replace the rows of a block. If no rows remain, a block of the kind :data:`ROWS` is deleted.
 
     Returns:
-        Whether it was replaced: false if its number of rows has changed, because the rows that were read are outdated.
+        Whether the block was replaced. It is not replaced if its number of rows has changed, because then the caller
+        has read outdated rows.
     """
     where = "WHERE segment_id = :segment_id AND block = :block"
     key = {"segment_id": block.segment_id, "block": block.block}
-    # Rows of a block are only ever deleted, so an equal number means the same rows.
+    # The rows of a block can only be deleted, so the same number of rows means the same rows.
     is_as_read = "AND row_count = :row_count"
     if not session.run(f"DELETE FROM history_segments {where} {is_as_read}", **key, row_count=block.bounds.row_count):
         return False
@@ -195,9 +201,9 @@ def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> b
 
 
 def delete_contents(session: Session, most: int) -> int:
-    """Delete the contents of up to ``most`` invalid blocks, and return their number.
+    """Delete the contents of up to ``most`` invalid blocks. Return the number of deleted blocks.
 
-    Must not be called while the contents of a new segment are being stored.
+    This must not be called while the contents of a new segment are being stored.
     """
     found = session.rows(
         "SELECT segment_id, block FROM history_blocks b WHERE NOT EXISTS (SELECT 1 FROM history_segments s"
@@ -209,22 +215,23 @@ def delete_contents(session: Session, most: int) -> int:
 
 
 def files(session: Session, span: RowRange = EVERYWHERE) -> list[ArchivedFile]:
-    """Return the valid files of the archive, by name."""
+    """Return the valid files of the archive that have rows in a range, sorted by name."""
     statement = f"SELECT {_FILE} FROM history_files WHERE row_count > 0 AND {_IN_SPAN} ORDER BY file_name"
     rows = session.rows(statement, **span._asdict())
     return [ArchivedFile._make((*row[:3], Bounds._make(row[3:]))) for row in rows]
 
 
 def replaced_files(session: Session) -> list[str]:
-    """Return the names of replaced files that still have to be deleted; see :func:`replace_file`."""
+    """Return the names of the replaced files that must still be deleted. See :func:`replace_file`."""
     return [name for (name,) in session.rows("SELECT file_name FROM history_files WHERE row_count = 0")]
 
 
 def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile]) -> bool:
-    """Replace a file by other files. Its name stays stored, without rows, until the file is deleted.
+    """Replace a file by other files. The name stays in the database, without rows, until the file is deleted.
 
     Returns:
-        Whether it was replaced: false if it is not valid any more, because the rows that were read are outdated.
+        Whether the file was replaced. It is not replaced if it is no longer valid, because then the caller has read
+        outdated rows.
     """
     if not session.run(
         "UPDATE history_files SET row_count = 0 WHERE file_name = :name AND row_count > 0", name=file.file_name
@@ -235,7 +242,7 @@ def replace_file(session: Session, file: ArchivedFile, by: Sequence[ArchivedFile
 
 
 def put_files(session: Session, files: Sequence[ArchivedFile]) -> None:
-    """Make files valid."""
+    """Make files valid, so that queries read them."""
     _insert(session, "history_files", _FILE, files)
 
 
@@ -245,19 +252,19 @@ def forget_files(session: Session, names: Iterable[str]) -> None:
 
 
 def erasures(session: Session) -> dict[str, int]:
-    """Return the last revision that is not returned any more, by the id of the erased device."""
+    """Return the ids of erased devices, each with the last revision that is no longer returned."""
     return dict(session.rows("SELECT device_id, up_to_revision FROM history_erasures"))
 
 
 def forget_erasures(session: Session, done: Iterable[tuple[str, int]]) -> None:
-    """Record that all rows of these devices up to these revisions are deleted."""
-    # A device that was erased again in the meantime has a larger revision, and stays.
+    """Record that all rows of these devices up to these revisions have been deleted."""
+    # A device that was erased again in the meantime has a larger revision, so its erasure is kept.
     statement = "DELETE FROM history_erasures WHERE device_id = ? AND up_to_revision = ?"
     session.run_many(statement, sorted(done))
 
 
 def put_base(session: Session, instant: Instant) -> None:
-    """Record the instant up to which rows are trimmed."""
+    """Record the time up to which rows are trimmed."""
     session.run("UPDATE history_state SET base_at = :instant", instant=instant)
 
 

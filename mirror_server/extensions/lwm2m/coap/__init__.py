@@ -1,8 +1,9 @@
-"""CoAP with devices: the sockets, DTLS, tokens, retransmissions, blocks, limits and counts.
+"""CoAP communication with devices: sockets, DTLS, tokens, retransmissions, blocks, limits and counters.
 
-aiocoap's sockets carry the datagrams (:mod:`.sockets`). Messages are parsed and built here. aiocoap's own layers never
-free memory for messages of unauthenticated clients, block a silent peer for 93 s, and create an object per
-notification. :mod:`.sockets` is the only module that imports aiocoap. It lists the private parts that it uses.
+The sockets of aiocoap carry the datagrams (:mod:`.sockets`), but messages are parsed and built here. aiocoap's own
+layers are not used for three reasons. They never free memory for messages of unauthenticated clients, they wait up to
+93 s for a silent peer, and they create an object for each notification. :mod:`.sockets` is the only module that imports
+aiocoap. It lists the private parts of aiocoap that it uses.
 """
 
 from mirror_server.extensions.lwm2m.coap.dtls_transport import Keys
@@ -22,19 +23,19 @@ async def listen(
     tuning: Tuning = DEFAULT_TUNING,
     limits: CoapLimits = DEFAULT_LIMITS,
 ) -> CoapEndpoint:
-    """Listen for devices.
+    """Open the sockets to which devices connect.
 
     Args:
-        handler: Handles the requests and notifications of devices.
-        coap: Host and port without DTLS. Port 0 selects a free one.
-        coaps: Host and port with DTLS.
-        keys: Returns the pre-shared key of an identity. Called on the event loop for each handshake. By default no
-            identity has a key.
+        handler: The handler of the requests and notifications of devices.
+        coap: The host and port for CoAP without DTLS. Port 0 selects a free port.
+        coaps: The host and port for CoAP over DTLS.
+        keys: A function that returns the pre-shared key of an identity. It is called on the event loop for each
+            handshake. By default no identity has a key.
         tuning: The retransmission parameters.
         limits: The memory limits for unauthenticated clients.
 
     Raises:
-        CannotListen: An address is in use or not of this machine, or DTLS is not installed.
+        CannotListen: An address is in use or does not belong to this machine, or DTLS is not installed.
     """
     endpoint = CoapEndpoint(handler, tuning, limits)
     try:

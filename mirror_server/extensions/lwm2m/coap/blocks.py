@@ -1,4 +1,4 @@
-"""Reassembly of requests that arrive in blocks. Source: RFC 7959, section 2."""
+"""The reassembly of requests that arrive in several blocks. Source: RFC 7959, section 2."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirror_server.extensions.lwm2m.coap.messages import (
 from mirror_server.extensions.lwm2m.transport_api import Peer, Request, RequestRejected
 
 _Key = tuple[Peer, int, tuple[tuple[int, bytes], ...]]
-# The options that differ between the blocks of one request. All others identify it. Source: RFC 7959, 2.5.
+# These options differ between the blocks of a request. All other options identify the request. Source: RFC 7959, 2.5.
 _PER_BLOCK = (Option.BLOCK1, Option.BLOCK2, Option.SIZE1)
 
 
@@ -29,7 +29,7 @@ class _Upload:
 
 
 class Uploads:
-    """The incomplete transfers. ``now`` returns seconds."""
+    """The incomplete block-wise transfers. ``now`` returns the current time of a clock in seconds."""
 
     def __init__(self, limits: CoapLimits, now: Callable[[], float]) -> None:
         self._limits = limits
@@ -41,7 +41,7 @@ class Uploads:
         return len(self._uploads)
 
     def request(self, peer: Peer, message: Message) -> Request | Message:
-        """Return the complete request after its last block; for other blocks and errors, the response to send."""
+        """Return the complete request after its last block. For other blocks and errors, return a response to send."""
         if message.unknown_critical is not None:
             return error_response("4.02", f"option {message.unknown_critical} is not supported")
         if message.code not in METHODS:
@@ -69,10 +69,10 @@ class Uploads:
         return response
 
     def add(self, peer: Peer, request: Message, block: BlockOption) -> bytes | None:
-        """Add a block. Return the complete payload after the last one.
+        """Add a block. Return the complete payload after the last block, and ``None`` before that.
 
         Raises:
-            RequestRejected: The block does not follow the previous one, or the payload is too large.
+            RequestRejected: The block does not follow the previous block, or the payload is too large.
         """
         self._drop_idle()
         key = _key(peer, request)
@@ -112,7 +112,7 @@ class Uploads:
         return RequestRejected("4.13", f"more than {self._limits.payload_bytes} bytes")
 
     def _evict_idle(self) -> None:
-        """Drop the transfers that are idle for the longest time, so that active ones can complete."""
+        """Drop the transfers that have been idle for the longest time, so that active transfers can complete."""
         while len(self._uploads) > self._limits.uploads or self.buffered_bytes > self._limits.uploads_bytes:
             self._drop(next(iter(self._uploads)))
 

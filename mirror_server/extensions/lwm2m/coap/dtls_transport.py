@@ -1,22 +1,26 @@
-"""DTLS with pre-shared keys, between the socket and the messages. Source: RFC 6347, RFC 4279.
+"""DTLS with pre-shared keys, as a layer between the socket and the messages. Source: RFC 6347, RFC 4279.
 
-Each session has its own DTLSSocket context, of 0.5 KB. With several peers in one context, a peer that sends two
-close_notify alerts is deleted from the table of the library twice, which may crash the process. aiocoap's own server
-keeps a context for each address that ever sent a datagram, and cannot listen at all addresses.
+Each session has its own DTLSSocket context, which takes 0.5 KB. If several peers shared a context, a peer could crash
+the process. When a peer sends two close_notify alerts, the library deletes it from its table twice. aiocoap's own
+server is not used. It keeps a context for each address that ever sent a datagram, and it cannot listen on all
+addresses.
 
-The response to a ClientHello needs no state per address. A cookie context sends it: a context without a peer, shared by
-many addresses. Its cookie is an HMAC of the address and the contents of the hello (RFC 6347, 4.2.1), with a secret of
-the context. The address that returns the cookie gets this context for its session, because no other context accepts the
-cookie. The next cookie context has another secret. A device with a cookie of the previous context gets a new cookie,
-and needs one more round trip. This is rare with many cookie contexts, and only reachable addresses can cause it. With a
-context per address, 1,200 hellos per second from forged addresses permanently kept a device with a round trip of 1 s
-from connecting. Now it connects after three round trips next to 5,000 hellos per second.
+The response to a ClientHello needs no state per address. It is sent by a cookie context, which is a context without a
+peer that many addresses share. The cookie is an HMAC of the address and the contents of the hello (RFC 6347, 4.2.1),
+with a secret of the context. Only that context accepts the cookie, so the address that returns the cookie gets the
+context for its session. The next cookie context has a different secret. If a device has a cookie of the previous
+context, it gets a new cookie and needs one more round trip. This is rare because there are many cookie contexts, and
+only reachable addresses can cause it.
+
+With a context per address, 1,200 hellos per second from forged addresses permanently prevented a device with a round
+trip of 1 s from connecting. With cookie contexts, the device connects after three round trips next to 5,000 hellos per
+second.
 
 Sessions are not stored, because the library gives no access to their keys. A server that stops sends close_notify.
 After a crash, the server responds to records of unknown sessions with an alert.
 
-Tests check the undocumented behavior of DTLSSocket. It would copy a key longer than 16 bytes beyond its stack buffer.
-Callbacks must not raise exceptions. A context that still has a peer must not be freed.
+Tests check the undocumented behavior of DTLSSocket. It copies a key that is longer than 16 bytes beyond its stack
+buffer. Callbacks must not raise exceptions. A context that still has a peer must not be freed.
 """
 
 from __future__ import annotations
@@ -35,20 +39,20 @@ from mirror_server.extensions.lwm2m.transport_api import INSTALL_DTLS, CannotLis
 _log = logging.getLogger(__name__)
 
 Keys = Callable[[str], bytes | None]
-"""Returns the pre-shared key of an identity, or ``None`` if it may not connect."""
+"""A function that returns the pre-shared key of an identity, or ``None`` if the identity may not connect."""
 
 _LONGEST_KEY = 16
-"""DTLSSocket copies a key of any length to a stack buffer of 16 bytes."""
+"""The maximum length of a key. DTLSSocket copies keys of any length to a stack buffer of 16 bytes."""
 _COOKIE_CONTEXTS = 1024
 _ALERTS = "alerts"
-"""The rate limit key of all alerts together, instead of an address."""
+"""The key under which the rate limiter counts all alerts together. It takes the place of an address."""
 _SWEEP_SECONDS = 1.0
 _SAMPLE_SECONDS = 0.1
-"""The interval at which one message of a device above its rate limit is still decrypted."""
+"""The interval at which one message is still decrypted although the device is above its rate limit."""
 _LINE_SECONDS = 1.0
-"""The minimum time between two warnings of failed handshakes: unauthenticated clients must not fill the disk."""
-# DTLS_EVENT_CONNECTED of tinydtls. The types of alerts, records and handshake messages below are those of TLS
-# (RFC 5246, 6.2.1, 7.2 and 7.4).
+"""The minimum time between two warnings of failed handshakes, so that unauthenticated clients cannot fill the disk."""
+# This is DTLS_EVENT_CONNECTED of tinydtls. The types of alerts, records and handshake messages below are the types of
+# TLS (RFC 5246, 6.2.1, 7.2 and 7.4).
 _CONNECTED = 0x01DE
 _CLOSE_NOTIFY = 0
 _FATAL = 2
@@ -60,17 +64,20 @@ _SERVER_HELLO = 2
 _CLIENT_KEY_EXCHANGE = 16
 _RECORD_HEAD = 13
 _LEAST_PROTECTED = _RECORD_HEAD + 16
-"""The shortest record of AES-CCM-8: explicit nonce, no data, tag."""
+"""The length of the shortest record of AES-CCM-8, which has an explicit nonce, no data and a tag."""
 _VERSION_1_2 = b"\xfe\xfd"
 _BAD_RECORD_MAC = bytes([_ALERT]) + _VERSION_1_2 + bytes.fromhex("0000 010000000000 0002 02 14")
-"""An unprotected fatal alert. No handshake reaches its sequence number."""
+"""An unprotected fatal alert. Its sequence number is so large that no handshake reaches it."""
 _OWN_IDENTITY = b"server"
-"""Required by DTLSSocket, though a server sends no identity. Global, because the library keeps a bare pointer to it."""
+"""The identity of the server. DTLSSocket requires one, although a server sends no identity.
+
+It is global because the library keeps a bare pointer to it.
+"""
 
 
 @dataclass(slots=True)
 class _SessionEvents:
-    """The events of one datagram: a handshake started, completed or failed, received data, and written records."""
+    """The effects of one datagram: a started, completed or failed handshake, received data, and written records."""
 
     server_hello_sent: bool = False
     connected: bool = False
@@ -83,13 +90,13 @@ class _Session:
     """An address and its library context. The library calls some of the methods, which must not raise exceptions.
 
     Attributes:
-        peer: The receiver of datagrams. It has an identity once the handshake is done.
+        peer: The peer to which datagrams are sent. It has an identity after the handshake is complete.
         claimed: The identity that the peer claims.
-        identity: The same, if there is a key for it.
-        started_at: The start of the handshake, on the loop's clock.
-        hello: The hash of the ClientHello that started it.
-        flight: The last flight of the handshake, until the device sends data. The library does not retransmit it when
-            the device repeats its own flight.
+        identity: The claimed identity if there is a key for it. Otherwise it is empty.
+        started_at: The start of the handshake, by the clock of the event loop.
+        hello: The hash of the ClientHello that started the handshake.
+        flight: The last flight of the handshake, until the device sends data. It is stored because the library does not
+            retransmit it when the device repeats its own flight.
     """
 
     def __init__(self, dtls: Any, keys: Keys, send: Callable[[Peer, bytes], None]) -> None:
@@ -110,15 +117,15 @@ class _Session:
         )
 
     def set_peer(self, peer: Peer) -> None:
-        """Set the peer of the next datagrams. Only allowed while the context has no peer."""
+        """Set the peer of the next datagrams. This is allowed only while the context has no peer."""
         self.peer = peer
         self._remote = self._dtls.Session(*sockaddr_of(peer.address))
 
     def feed(self, datagram: bytes) -> _SessionEvents:
-        """Let the library read a datagram. Return the events, for the caller to act on after the library has finished.
+        """Let the library read a datagram. Return the events, on which the caller acts after the library has finished.
 
-        The callbacks only record them, because the library must not be re-entered and its context must not be freed
-        while it reads.
+        The callbacks only record events. While the library reads, it must not be called again and its context must not
+        be freed.
         """
         session_events = self._session_events = _SessionEvents()
         self._context.handleMessage(self._remote, datagram)
@@ -126,7 +133,7 @@ class _Session:
         return session_events
 
     def encrypt(self, data: bytes) -> bool:
-        """Encrypt and send data. Return whether it fits into a record."""
+        """Encrypt and send data. Return whether the data fits into a record."""
         return bool(self._context.write(self._remote, data) >= 0)
 
     def repeat_flight(self) -> None:
@@ -135,25 +142,25 @@ class _Session:
             self._send(self.peer, datagram)
 
     def retransmit(self) -> None:
-        """Let the library retransmit messages of the handshake whose timeout has passed."""
+        """Let the library retransmit handshake messages whose timeout has passed."""
         self._context.checkRetransmit()
 
     def end(self) -> None:
-        """Send close_notify, and free the library's context, which must not be freed before."""
+        """Send close_notify and free the library's context. A context must not be freed without this."""
         self._context.resetPeer(self._remote)
         self._context = None
 
     def restart_handshake(self, peer: Peer, hello: int, now: float) -> None:
-        """Start a new handshake: clear the identity and set the peer."""
+        """Start a new handshake. This clears the identity and sets the peer."""
         self.peer, self.hello, self.started_at, self.flight = peer, hello, now, self._session_events.written
         self.identity, self.claimed = "", b""
 
     def keys(self) -> _Session:
-        """Return the mapping in which the library finds the key of an identity."""
+        """Return this object, which the library uses as the mapping from identities to keys."""
         return self
 
     def __contains__(self, identity: bytes) -> bool:
-        """Whether an identity has a key. Stores the key for the ``__getitem__`` call that follows."""
+        """Return whether an identity has a key. The key is stored for the ``__getitem__`` call that follows."""
         self.claimed = identity
         self.identity, self._key = "", b""
         try:
@@ -173,7 +180,7 @@ class _Session:
         return True
 
     def __getitem__(self, _identity: bytes) -> bytes:
-        """Return the key of the identity of the last ``__contains__`` call."""
+        """Return the key of the identity in the last ``__contains__`` call."""
         return self._key
 
     def _plain(self, _sender: object, data: bytes) -> int:
@@ -197,17 +204,18 @@ class _Session:
 
 
 class DtlsTransport:
-    """Encrypts and decrypts datagrams; ``socket`` carries the encrypted ones.
+    """Encrypts and decrypts datagrams. The encrypted datagrams are sent and received by ``socket``.
 
-    An address that returned its cookie has a session in ``_opening`` until the handshake is done, then in ``_open``.
+    An address that has returned its cookie has a session. The session is in ``_opening`` until the handshake is
+    complete, and in ``_open`` afterwards.
 
     Args:
-        receiver: Receives the decrypted datagrams.
-        session_ended: Called with the peer of an ended session.
-        keys: The pre-shared keys.
+        receiver: The receiver of the decrypted datagrams.
+        session_ended: A function that is called with the peer of a session that has ended.
+        keys: A function that returns the pre-shared key of an identity.
         limits: The limits of sessions and handshakes.
         counts: The counters to update.
-        limiter: The rate limits per address. Datagrams within a session are counted by the receiver.
+        limiter: The rate limits per address. Datagrams within a session are counted by the receiver instead.
 
     Raises:
         CannotListen: DTLSSocket is not installed.
@@ -241,17 +249,17 @@ class DtlsTransport:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """The host and port on which the socket listens."""
         return self.socket.address
 
     def send(self, peer: Peer, datagram: bytes) -> None:
         """Send a datagram within the session of a peer.
 
         Raises:
-            Unreachable: The peer has no session or a session with another identity, or the datagram is too long.
+            Unreachable: The peer has no session, its session has another identity, or the datagram is too long.
         """
         session = self._open.get(peer.address)
-        # Another device may have this address by now. It must not get data for the previous device.
+        # Another device may have this address now. It must not get data for the previous device.
         if session is None or session.peer.identity != peer.identity:
             raise Unreachable(f"{peer.address}: its DTLS session has ended")
         if not session.encrypt(datagram):
@@ -275,7 +283,7 @@ class DtlsTransport:
             self._end(session)
 
     def received(self, peer: Peer, datagram: bytes) -> None:
-        """Handle a datagram of the socket."""
+        """Handle a datagram from the socket."""
         address = peer.address
         session = self._open.get(address) or self._opening.get(address)
         is_hello = _handshake_message(datagram) == _CLIENT_HELLO
@@ -285,12 +293,13 @@ class DtlsTransport:
             self._counts.dropped += 1
             self._request_handshake(peer, datagram)
         elif session is not None and is_hello and _hello_hash(datagram) == session.hello:
-            # A duplicate hello. The library would start another handshake, but the device continues with this one.
+            # This is a duplicate hello. The library would start another handshake, but the device continues with this
+            # one.
             if address in self._opening:
                 session.repeat_flight()
         else:
-            # If a device with a session sends another hello, the session ends only when the cookie is returned. Source:
-            # RFC 6347, 4.2.8.
+            # If a device with a session sends another hello, its session ends only when the device returns the cookie.
+            # Source: RFC 6347, 4.2.8.
             self._feed(session or self._cookie_context(peer), peer, datagram)
 
     def _feed(self, session: _Session, peer: Peer, datagram: bytes) -> None:
@@ -303,15 +312,15 @@ class DtlsTransport:
             self._open_session(session)
         if address in self._open:
             self._deliver(session, datagram, session_events)
-        # End the session after the delivery, because data that came before a close_notify alert is valid.
+        # End the session after its data was delivered, because data before a close_notify alert is valid.
         if session_events.broken:
             self._end_broken(session)
 
     def _exceeds_rate_limit(self, address: str, *, has_session: bool) -> bool:
-        """Whether a datagram is above the rate limit of its address, and must not be decrypted.
+        """Return whether a datagram is above the rate limit of its address, so that it must not be decrypted.
 
-        Within a session the receiver counts messages, because anyone can forge an address. Above the limit, a sample of
-        the messages is still decrypted, so that the receiver notices the flood.
+        Within a session, the receiver counts messages after decryption, because anyone can forge an address. Above the
+        limit, a sample of the messages is still decrypted, so that the receiver notices the flood.
         """
         if not has_session:
             return not self._limiter.consume(address)
@@ -326,15 +335,15 @@ class DtlsTransport:
     def _request_handshake(self, peer: Peer, datagram: bytes) -> None:
         """Send an alert that makes a device with an unknown session start a new handshake.
 
-        The session is unknown after a restart of the server, or if the device has another port. The alert is shorter
-        than the datagram, so that it cannot be used for amplification, and is never sent in response to another alert.
-        Source: RFC 6347, 4.1.2.7.
+        A session is unknown after a restart of the server, or if the device has another port. The alert is shorter than
+        the datagram, so it cannot be used for amplification. It is never sent in response to another alert. Source: RFC
+        6347, 4.1.2.7.
         """
         if _is_protected(datagram) and self._limiter.consume(_ALERTS):
             self._send_raw(peer, _BAD_RECORD_MAC)
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Pass on that a peer is unreachable. Its session stays, because the peer may become reachable again."""
+        """Report that a peer is unreachable. Its session stays, because the peer may become reachable again."""
         session = self._open.get(peer.address)
         if session is not None:
             self._receiver.failed(session.peer, reason)
@@ -345,7 +354,7 @@ class DtlsTransport:
         context = self._cookie_contexts.get(number)
         if context is None:
             context = self._cookie_contexts[number] = _Session(self._dtls, self._keys, self._send_raw)
-        # Allowed: a cookie context has no peer until an address returns its cookie.
+        # This is allowed, because a cookie context has no peer until an address returns its cookie.
         context.set_peer(peer)
         return context
 
@@ -361,21 +370,21 @@ class DtlsTransport:
             # The device sends data only after it has received the last flight.
             session.flight = []
         elif not session_events.connected and _handshake_message(datagram) == _CLIENT_KEY_EXCHANGE:
-            # The device repeats its last flight, so the response to it was lost.
+            # The device repeats its last flight, so it did not receive the response to that flight.
             session.repeat_flight()
         for plaintext in session_events.plaintexts:
             self._receiver.received(session.peer, plaintext)
 
     def _start_handshake(self, session: _Session, peer: Peer, hello: int) -> None:
-        """Start the handshake of an address that returned its cookie. Its previous session ends."""
+        """Start the handshake of an address that has returned its cookie. A previous session of the address ends."""
         address = peer.address
         if address in self._open:
-            # The library has already replaced the peer in this context, so there is nothing to end there.
+            # The library has already replaced the peer in this context, so the old session needs no close_notify.
             self._forget(session)
         number = hash(address) % _COOKIE_CONTEXTS
         if self._cookie_contexts.get(number) is session:
             del self._cookie_contexts[number]
-        # Removed first, so that the new entry is at the end. The first entry is always the oldest.
+        # The entry is removed first, so that the new entry is at the end. The first entry is always the oldest.
         self._opening.pop(address, None)
         session.restart_handshake(peer, hello, self._loop.time())
         self._opening[address] = session
@@ -395,11 +404,11 @@ class DtlsTransport:
         if len(others) > self._limits.sessions_of_identity:
             self._end(others[0])
         elif len(self._open) > self._limits.sessions:
-            # One session was added, so it is enough to end one.
+            # Only one session was added, so it is enough to end one session.
             self._end(next(iter(self._open.values())))
 
     def _end_broken(self, session: _Session) -> None:
-        """End a session that either side closed, or that failed."""
+        """End a session that the peer or the server has closed, or that has failed."""
         address = session.peer.address
         if self._open.get(address) is session:
             self._end(session)
@@ -428,7 +437,7 @@ class DtlsTransport:
         self._forget(session)
 
     def _forget(self, session: _Session) -> None:
-        """Remove a session whose library context is deleted, and report its end."""
+        """Remove a session whose library context has been deleted, and report that the session has ended."""
         del self._open[session.peer.address]
         others = self._of_identity[session.peer.identity or ""]
         others.remove(session)
@@ -443,7 +452,7 @@ class DtlsTransport:
             self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Retransmit messages of handshakes, and end handshakes that take too long."""
+        """Retransmit handshake messages, and end the handshakes that take too long."""
         self._sweeper = None
         before = self._loop.time() - self._limits.handshake_seconds
         for session in list(self._opening.values()):
@@ -456,10 +465,10 @@ class DtlsTransport:
 
 
 def _with_version_1_2(datagram: bytes) -> bytes:
-    """Return a datagram with the record version of a ClientHello set to DTLS 1.2.
+    """Return a datagram in which the record version of a ClientHello is set to DTLS 1.2.
 
-    A client was seen to send 0xFE00, which the library ignores. The record version has no meaning before the version
-    negotiation, and no hash covers it. Source: RFC 8446, D.
+    One client was observed to send the version 0xFE00, and the library ignores such a hello. The record version has no
+    meaning before the version negotiation, and no hash includes it. Source: RFC 8446, D.
     """
     if _handshake_message(datagram) != _CLIENT_HELLO:
         return datagram
@@ -467,19 +476,19 @@ def _with_version_1_2(datagram: bytes) -> bytes:
 
 
 def _handshake_message(datagram: bytes) -> int | None:
-    """Return the type of the first handshake message in a datagram, if it is not encrypted."""
+    """Return the type of the first handshake message in a datagram, or ``None`` if there is none in plain form."""
     if len(datagram) <= _RECORD_HEAD or datagram[0] != _HANDSHAKE or any(datagram[3:5]):
         return None
     return datagram[_RECORD_HEAD]
 
 
 def _hello_hash(datagram: bytes) -> int:
-    """Return the hash of a ClientHello, to recognize a duplicate in a record with another number."""
+    """Return the hash of a ClientHello. It is the same if the hello is repeated in a record with another number."""
     return hash(datagram[_RECORD_HEAD:])
 
 
 def _is_protected(datagram: bytes) -> bool:
-    """Whether a datagram looks like an encrypted record other than an alert."""
+    """Return whether a datagram looks like an encrypted record that is not an alert."""
     return len(datagram) >= _LEAST_PROTECTED and datagram[0] in (_HANDSHAKE, _DATA) and any(datagram[3:5])
 
 

@@ -1,4 +1,4 @@
-"""Complete requests and responses, with block-wise transfer, as the types of :mod:`..transport_api`."""
+"""Complete requests and responses with block-wise transfer, in the types of :mod:`..transport_api`."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from mirror_server.extensions.lwm2m.transport_api import (
 _log = logging.getLogger(__name__)
 _OWN_TOKEN_BYTES = 8
 _READ_ATTEMPTS = 2
-"""The maximum number of reads of a value that changes during the transfer."""
+"""The maximum number of attempts to read a value that changes during the transfer."""
 _TOO_LARGE = code_number("4.13")
 
 
 class _ValueChanged(Exception):
-    """The value changed between two of its blocks."""
+    """A value changed while its blocks were being read."""
 
 
 class CoapEndpoint:
-    """The CoAP endpoint of the server: a socket without DTLS, one with DTLS, or both. For one event loop."""
+    """The CoAP endpoint of the server, with a plain socket, a DTLS socket or both. It belongs to one event loop."""
 
     def __init__(self, handler: Handler, tuning: Tuning, limits: CoapLimits) -> None:
         self._handler = handler
@@ -66,10 +66,10 @@ class CoapEndpoint:
         self._first_blocks: dict[tuple[Peer, bytes], Message] = {}
 
     async def listen(self, address: tuple[str, int], keys: Keys | None = None) -> None:
-        """Listen at host and port: over DTLS if there are ``keys``, otherwise over plain CoAP.
+        """Listen on a host and port. If there are ``keys``, the socket uses DTLS, otherwise plain CoAP.
 
         Raises:
-            CannotListen: The address is in use or not of this machine, or DTLS is not installed.
+            CannotListen: The address is in use or does not belong to this machine, or DTLS is not installed.
         """
         layer = MessageLayer(self, self._tuning, self._limits, self.counts)
         if keys is None:
@@ -87,12 +87,12 @@ class CoapEndpoint:
 
     @property
     def coap_address(self) -> tuple[str, int] | None:
-        """Host and port without DTLS."""
+        """The host and port for CoAP without DTLS, or ``None`` without such a socket."""
         return self._address(is_secure=False)
 
     @property
     def coaps_address(self) -> tuple[str, int] | None:
-        """Host and port with DTLS."""
+        """The host and port for CoAP over DTLS, or ``None`` without such a socket."""
         return self._address(is_secure=True)
 
     def _address(self, *, is_secure: bool) -> tuple[str, int] | None:
@@ -100,7 +100,7 @@ class CoapEndpoint:
         return None if layer is None else layer.transport.address
 
     async def request(self, peer: Peer, request: Request) -> Response:
-        """Send a request to a device. Both request and response may be in several blocks.
+        """Send a request to a device. Both the request and the response may consist of several blocks.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -110,9 +110,9 @@ class CoapEndpoint:
             return response_of(await self._request_all_blocks(peer, request))
 
     async def observe(self, peer: Peer, request: Request, token: bytes) -> Observed:
-        """Start an observation. Notifications with this token go to the handler.
+        """Start an observation. The notifications with this token are passed to the handler.
 
-        The caller chooses the token, so that it knows the token before the first notification.
+        The caller chooses the token, so that it knows the token before the first notification arrives.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -128,9 +128,10 @@ class CoapEndpoint:
             return Observed(response_of(complete), sequence)
 
     async def read_remaining(self, peer: Peer, request: Request, token: bytes) -> Response:
-        """Read the remaining blocks of a value whose first block came in the last notification with this token.
+        """Read the remaining blocks of a value. Its first block was in the last notification with this token.
 
-        A client was seen to send no more notifications until the other blocks were requested. Source: RFC 7959, 2.6.
+        One client was observed to send no more notifications before the other blocks were requested. Source: RFC 7959,
+        2.6.
 
         Raises:
             NoResponse: The device did not respond in time.
@@ -156,13 +157,13 @@ class CoapEndpoint:
             )
 
     def retransmit(self, peer: Peer) -> None:
-        """Retransmit the unacknowledged requests to a peer, because it is known to listen now."""
+        """Retransmit the unacknowledged requests to a peer that is known to listen now."""
         layer = self._layers.get(peer.is_secure)
         if layer is not None:
             layer.retransmit(peer)
 
     async def close(self) -> None:
-        """Close the sockets. Requests in flight end with :class:`Unreachable`."""
+        """Close the sockets. Requests in flight fail with :class:`Unreachable`."""
         for task in self._request_tasks:
             task.cancel()
         await asyncio.gather(*self._request_tasks, return_exceptions=True)
@@ -172,7 +173,7 @@ class CoapEndpoint:
             await layer.transport.close()
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
-        """Handle a request of a device in a task. Reject it if too many are in progress."""
+        """Handle a request of a device in a task. Reject it if too many requests are in progress."""
         is_over_limit = self._in_progress[peer] >= self._limits.requests_in_progress_of_peer
         if is_over_limit or len(self._request_tasks) >= self._limits.requests_in_progress:
             self.counts.rejected += 1
@@ -187,13 +188,13 @@ class CoapEndpoint:
         task.add_done_callback(lambda done: self._request_done(peer, done))
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
-        """Pass a response that no request waits for to the handler."""
+        """Pass a response that no request waits for to the handler, as a notification."""
         notification = _notification(peer, message)
         try:
             is_accepted = self._handler.notified(notification)
         except Exception:
             _log.exception("Processing a notification of %s failed", peer.address)
-            # The server failed, not the device. A reset would end the observation.
+            # The server has failed, not the device. A reset would end the observation.
             return True
         if is_accepted and not notification.is_complete and len(message.payload) <= BLOCK_BYTES:
             self._first_blocks[peer, message.token] = message
@@ -202,7 +203,7 @@ class CoapEndpoint:
         return is_accepted
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """End the observation of a notification above the rate limit of its peer."""
+        """End the observation of a notification, because its peer is above the rate limit."""
         self._handler.rate_exceeded(_notification(peer, message))
 
     def _layer(self, peer: Peer) -> MessageLayer:
@@ -213,13 +214,14 @@ class CoapEndpoint:
             raise Unreachable(f"{peer.address}: this server does not listen for {kind}") from None
 
     async def _request_all_blocks(self, peer: Peer, request: Request) -> Message:
-        """Send a request, and read all blocks of the response. Repeat it if the value changes in the meantime."""
+        """Send a request and read all blocks of the response. Start again if the value changes in the meantime."""
         if request.method == "POST":
-            # The first block has the response code. A request for further blocks may make a device execute it again.
+            # The first block has the response code. Requesting further blocks may make a device execute the request
+            # again.
             return await self._upload(peer, request, _new_token())
         for _ in range(_READ_ATTEMPTS):
-            # One token for a complete transfer: a client was seen to reassemble blocks by token. After the response to
-            # Observe, it also sent its notifications with the token of the last block.
+            # A complete transfer has one token, because one client was observed to reassemble blocks by token. After
+            # the response to Observe, that client also sent its notifications with the token of the last block.
             token = _new_token()
             with contextlib.suppress(_ValueChanged):
                 return await self._read_remaining_blocks(peer, request, await self._upload(peer, request, token), token)
@@ -232,7 +234,8 @@ class CoapEndpoint:
         if len(request.payload) <= size:
             response = await layer.request_response(peer, request_message(request, token))
             size = _smaller_size(response, size)
-            # A 4.13 response with a smaller block size requests the payload in such blocks. Source: RFC 7959, 2.9.3.
+            # A 4.13 response with a smaller block size requests the payload in blocks of that size. Source: RFC 7959,
+            # 2.9.3.
             if response.code != _TOO_LARGE or size >= min(BLOCK_BYTES, len(request.payload)):
                 return response
         return await self._upload_blocks(peer, request, token, size)
@@ -250,11 +253,11 @@ class CoapEndpoint:
             elif response.code >> 5 != 2 or not block.more:
                 return response
             else:
-                # Block sizes are powers of two, so a block of the smaller size starts at ``end`` too.
+                # Block sizes are powers of two, so a block of the smaller size can also start at ``end``.
                 offset, size = end, requested_size
 
     async def _read_remaining_blocks(self, peer: Peer, request: Request, first: Message, token: bytes) -> Message:
-        """Read the blocks after the first, and return one message with all of them."""
+        """Read all blocks after the first one. Return one message that contains all blocks."""
         block = first.block(Option.BLOCK2)
         if block is None or not block.more:
             return first
@@ -309,7 +312,7 @@ class CoapEndpoint:
 
 @contextlib.asynccontextmanager
 async def _response_timeout(peer: Peer, seconds: float) -> AsyncIterator[None]:
-    """Limit the time of a complete exchange. Raises :class:`NoResponse`."""
+    """Limit the time of a complete exchange. If it takes longer, :class:`NoResponse` is raised."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -318,7 +321,7 @@ async def _response_timeout(peer: Peer, seconds: float) -> AsyncIterator[None]:
 
 
 def _new_token() -> bytes:
-    """Return a token of the maximum length, which cannot equal a two-byte token of a device."""
+    """Return a random token of the maximum length. It cannot be the same as a two-byte token of a device."""
     return secrets.token_bytes(_OWN_TOKEN_BYTES)
 
 
@@ -331,16 +334,16 @@ def _notification(peer: Peer, message: Message) -> ObserveNotification:
 
 
 def _smaller_size(response: Message, size: int) -> int:
-    """Return the block size that a device requests, if it is smaller."""
+    """Return the block size that a device requests, or the current size if that is not larger."""
     block = response.block(Option.BLOCK1)
     return size if block is None else min(size, block.size)
 
 
 def _next_block(first: Message, message: Message, offset: int, size: int) -> BlockOption:
-    """Return the block option of a further block.
+    """Return the block option of the next block.
 
     Raises:
-        _ValueChanged: The block does not belong to the same value as the first.
+        _ValueChanged: The block does not belong to the same value as the first block.
     """
     block = message.block(Option.BLOCK2)
     is_same_value = all(first.first(kind) == message.first(kind) for kind in (Option.ETAG, Option.CONTENT_FORMAT))

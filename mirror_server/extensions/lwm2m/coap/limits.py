@@ -1,4 +1,4 @@
-"""The limits of the exchange with devices: times, memory, and rate limits per address."""
+"""Limits for the communication with devices, which are timeouts, memory limits and rate limits per address."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from dataclasses import dataclass
 class Tuning:
     """Timeouts and retransmissions.
 
-    With three retransmissions, an attempt ends after 30 to 45 s, so a command ends long before the service's limit of
-    120 s. Four transmissions reach a device that loses every second datagram in 15 of 16 cases. The four
+    With three retransmissions, an attempt ends after 30 to 45 s. So a command ends long before the service's limit of
+    120 s. If a device loses every second datagram, one of the four transmissions reaches it in 15 of 16 cases. The four
     retransmissions of RFC 7252 would take up to 93 s.
 
     Attributes:
         ack_timeout_seconds: The minimum of the first wait for an acknowledgement. Each further wait is twice as long.
-        ack_random_factor: The first wait is longer by up to this factor, so that devices do not all retransmit at once.
+        ack_random_factor: The maximum factor by which the first wait is longer, so that devices do not all retransmit
+            at the same time.
         retransmissions: The maximum number of retransmissions of a message.
         separate_response_seconds: The time limit for a response after an empty acknowledgement.
-        empty_ack_seconds: The time after which a request without a response gets an empty acknowledgement. Less than
-            the 2 s after which the device would retransmit it.
-        response_seconds: The time limit for a request with all its blocks.
-        exchange_lifetime_seconds: How long a request is remembered, so that a duplicate is not handled twice. A device
-            retransmits for at most 93 s. RFC 7252 adds 154 s for slow networks. In that time, a device that restarted
-            and reuses its message ids would get the response to an earlier request.
+        empty_ack_seconds: The time after which a request that has no response yet gets an empty acknowledgement. It is
+            less than the 2 s after which the device would retransmit the request.
+        response_seconds: The time limit for a request with all of its blocks.
+        exchange_lifetime_seconds: The time for which a request is remembered, so that a duplicate is not handled twice.
+            A device retransmits for at most 93 s. The 154 s that RFC 7252 adds for slow networks are left out. In that
+            time, a restarted device that reuses its message ids would get the response to an earlier request.
         handshake_seconds: The time limit for a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device`.
     """
 
@@ -43,23 +44,24 @@ class CoapLimits:
     """Limits of the memory that unauthenticated clients can use.
 
     Attributes:
-        payload_bytes: The maximum length of a payload, all blocks together.
-        requests_in_progress: The maximum number of requests in progress of all devices. It allows that many concurrent
-            registrations.
-        requests_in_progress_of_peer: The same for one device.
-        messages_per_second_of_peer: The sustained rate limit of one device; messages above it are dropped. A device
-            that notifies of a hundred resources per second needs half of it.
-        burst_of_peer: The number of messages that one device may additionally send in a burst.
-        remembered_messages: The maximum number of messages remembered to recognize duplicates.
+        payload_bytes: The maximum length of a payload, including all of its blocks.
+        requests_in_progress: The maximum number of requests in progress from all devices. It is also the maximum number
+            of concurrent registrations.
+        requests_in_progress_of_peer: The maximum number of requests in progress from one device.
+        messages_per_second_of_peer: The sustained rate limit of one device. Messages above the limit are dropped. A
+            device that sends notifications for a hundred resources per second needs half of that rate.
+        burst_of_peer: The number of messages that one device may send in a burst, in addition to the sustained rate.
+        remembered_messages: The maximum number of messages that are remembered to recognize duplicates.
         remembered_addresses: The maximum number of addresses with a cached local address and a rate limit.
         uploads: The maximum number of incomplete block-wise transfers.
-        uploads_bytes: The maximum number of bytes in these transfers.
+        uploads_bytes: The maximum number of bytes in the incomplete block-wise transfers.
         upload_idle_seconds: The time without a block after which a transfer is dropped.
         handshakes: The maximum number of DTLS handshakes in progress from verified addresses.
         handshake_seconds: The time limit for a handshake.
-        sessions: The maximum number of DTLS sessions. A new one replaces the one that is idle for the longest time.
-        sessions_of_identity: The same for one identity, which may change its address now and then.
-        receive_buffer_bytes: The size of the kernel's receive buffer, for bursts.
+        sessions: The maximum number of DTLS sessions. A new session replaces the session that has been idle for the
+            longest time.
+        sessions_of_identity: The maximum number of sessions of one identity, which may change its address now and then.
+        receive_buffer_bytes: The size of the kernel's receive buffer, which absorbs bursts.
     """
 
     payload_bytes: int = 256 * 1024
@@ -84,19 +86,19 @@ DEFAULT_LIMITS = CoapLimits()
 
 
 class AddressRateLimiter:
-    """Rate limits per address: a number of messages per second, plus a burst.
+    """Rate limits per address. Each allows a number of messages per second, plus a burst.
 
-    The kernel drops messages of any device when the process reads them too slowly. Without limits, a device that sent
-    10,000 notifications per second made another one lose 3 to 10 of 20. To drop a message unread takes a tenth of the
-    time of parsing it. On two otherwise idle cores, another device loses nothing next to 100,000 messages per second,
-    and over DTLS next to 29,000.
+    If the process reads messages too slowly, the kernel drops messages of any device. Without limits, a device that
+    sent 10,000 notifications per second made another device lose 3 to 10 of 20 messages. Dropping a message unread
+    takes a tenth of the time of parsing it. On two otherwise idle cores, another device loses nothing next to 100,000
+    messages per second, and over DTLS next to 29,000.
 
-    Each address has a token bucket, stored as the time at which it is full again. An address that is not in the table
-    has a full bucket.
+    Each address has a token bucket, which is stored as the time at which it will be full again. An address that is not
+    in the table has a full bucket.
 
     Args:
-        limits: Size and rate of a bucket, and the maximum number of addresses.
-        now: The clock, in seconds.
+        limits: The size and the rate of a bucket, and the maximum number of addresses.
+        now: A function that returns the current time of a clock in seconds.
     """
 
     def __init__(self, limits: CoapLimits, now: Callable[[], float]) -> None:
@@ -110,12 +112,12 @@ class AddressRateLimiter:
         return len(self._full_at)
 
     def is_exhausted(self, address: str) -> bool:
-        """Whether the next message of an address would be above the limit. Does not count a message."""
+        """Return whether the next message of an address would be above the limit. This does not count a message."""
         full_at = self._full_at.get(address)
         return full_at is not None and full_at - self._now() > self._seconds_of_burst - self._seconds_per_message
 
     def consume(self, address: str) -> bool:
-        """Count a message of an address. Return ``False``, and do not count it, if it is above the limit."""
+        """Count a message of an address. If it is above the limit, return ``False`` and do not count it."""
         now = self._now()
         full_at = self._full_at.get(address)
         if full_at is None:

@@ -1,6 +1,7 @@
 """The message layer of CoAP: acknowledgements, retransmissions, resets, and detection of duplicates.
 
-The server has one for each socket, and so does each device of :mod:`mirror_server.extensions.lwm2m.device`.
+The server has one message layer for each socket. Each device of :mod:`mirror_server.extensions.lwm2m.device` has one,
+too.
 
 Source: RFC 7252, section 4; RFC 7641.
 """
@@ -32,44 +33,44 @@ from mirror_server.extensions.lwm2m.transport_api import Counts, NoResponse, Pee
 
 _log = logging.getLogger(__name__)
 _RNG = random.SystemRandom()
-"""Not the generator of the module ``random``, which the program may have seeded."""
+"""A separate generator, because the program may have seeded the generator of the module ``random``."""
 _RESETS_SECONDS = 0.1
 """The interval at which one message above a rate limit is parsed and reset.
 
-Resetting each of them would cost more than handling it.
+Resetting every message would cost more than handling it.
 """
 _LEAST_ACKNOWLEDGEMENT = bytes([1 << 6 | Type.ACKNOWLEDGEMENT << 4])
-"""The first byte of an acknowledgement without a token. The first byte of a reset is greater."""
+"""The first byte of an acknowledgement without a token. The first byte of a reset is larger."""
 _LINE_SECONDS = 10.0
-"""The minimum time between two warnings of devices above their rate limit."""
+"""The minimum time between two warnings about devices above their rate limit."""
 
 
 class MessageHandler(Protocol):
-    """The layer of requests and responses, above the message layer."""
+    """The interface of the layer for requests and responses, which is above the message layer."""
 
     def request_arrived(self, peer: Peer, request: Message) -> None:
         """Handle a new request."""
         ...
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:
-        """Handle a response that no request waits for. Return ``False`` to send a reset, so that the device stops."""
+        """Handle a response that no request waits for. Return ``False`` to send a reset, which stops the sender."""
         ...
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """End the observation of a notification above the rate limit of its peer."""
+        """End the observation of a notification, because its peer is above the rate limit."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class CoapExchange:
-    """A confirmable message in flight. A request has a ``response`` future.
+    """A confirmable message in flight. If the message is a request, the exchange has a ``response`` future.
 
     Attributes:
-        attempts: The number of transmissions.
+        attempts: The number of transmissions so far.
         retransmissions_left: The remaining number of retransmissions by the timer.
-        contacts_left: The remaining number of retransmissions because the peer made contact.
-        sent_at: The time of the last transmission, on the loop's clock.
-        is_sole: Whether it was sent once, and nothing else has been sent to the peer since then.
+        contacts_left: The remaining number of retransmissions because the peer has made contact.
+        sent_at: The time of the last transmission, by the clock of the event loop.
+        is_sole: Whether the message was sent only once, and nothing else has been sent to the peer since then.
     """
 
     peer: Peer
@@ -88,16 +89,16 @@ class CoapExchange:
 
 @dataclass(slots=True)
 class _ReceivedMessage:
-    """A received message, to recognize a duplicate.
+    """A received message that is remembered to recognize duplicates.
 
-    A duplicate has the same bytes from the same peer. The bytes are compared because a device that restarted may reuse
-    message ids. The peer is compared because a device with a new DTLS session is another peer.
+    A duplicate consists of the same bytes from the same peer. The bytes are compared because a restarted device may
+    reuse message ids. The peer is compared because a device with a new DTLS session is a different peer.
 
     Attributes:
         peer: The sender. Each session has its own peer object.
         datagram: The hash of the datagram.
-        until: The time at which it is removed, on the loop's clock.
-        response: The response, or ``None`` before there is one.
+        until: The time at which the message is forgotten, by the clock of the event loop.
+        response: The response, or ``None`` until it has been sent.
     """
 
     peer: Peer
@@ -110,9 +111,9 @@ _Key = tuple[str, int, bytes]
 
 
 def _key(peer: Peer, message: Message) -> _Key:
-    """Return the key of a message, to find duplicates.
+    """Return the key under which a message is remembered to find duplicates.
 
-    It includes the token: a device that restarted may reuse message ids for new messages.
+    The key includes the token, because a restarted device may reuse message ids for new messages.
     """
     return peer.address, message.message_id, message.token
 
@@ -121,7 +122,7 @@ class MessageLayer:
     """The messages of one socket.
 
     Attributes:
-        limiter: The rate limits per address. Messages above them are dropped.
+        limiter: The rate limits per address. Messages above the limits are dropped.
     """
 
     def __init__(self, upper: MessageHandler, tuning: Tuning, limits: CoapLimits, counts: Counts) -> None:
@@ -132,9 +133,8 @@ class MessageLayer:
         self._counts = counts
         self._loop = asyncio.get_running_loop()
         self.limiter = AddressRateLimiter(limits, self._loop.time)
-        # A random start. Otherwise peers could take messages after a restart for duplicates. It also makes ids hard to
-        # guess.
-        # Source: RFC 7252, 4.4.
+        # The first id is random. Otherwise, peers could mistake messages after a restart for duplicates. Random ids are
+        # also hard to guess. Source: RFC 7252, 4.4.
         self._next_message_id = secrets.randbelow(0x10000)
         self._exchanges: dict[str, list[CoapExchange]] = {}
         self._received: OrderedDict[_Key, _ReceivedMessage] = OrderedDict()
@@ -143,9 +143,10 @@ class MessageLayer:
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Handle a datagram."""
-        # Above the rate limit, only acknowledgements and resets that a request of this server may wait for are parsed.
+        # Above the rate limit, a message is parsed only if it may be an acknowledgement or reset for a request of this
+        # server.
         if not self.limiter.consume(peer.address) and (
-            # A slice, because a datagram may be empty.
+            # This is a slice, because a datagram may be empty.
             peer.address not in self._exchanges or datagram[0:1] < _LEAST_ACKNOWLEDGEMENT
         ):
             self._drop_excess(peer, datagram)
@@ -165,7 +166,7 @@ class MessageLayer:
             self._reject(peer, message.message_id if message.type == Type.CONFIRMABLE else None)
 
     def _drop_excess(self, peer: Peer, datagram: bytes) -> None:
-        """Drop a message above the rate limit of a peer. Reset and log only some of them."""
+        """Drop a message above the rate limit of its peer. Only some of these messages are reset and logged."""
         self._counts.dropped += 1
         now = self._loop.time()
         if now - self._logged_at >= _LINE_SECONDS:
@@ -181,7 +182,7 @@ class MessageLayer:
             self._reset_notification(peer, datagram)
 
     def _reset_notification(self, peer: Peer, datagram: bytes) -> None:
-        """Respond to a notification with a reset, which ends its observation. Source: RFC 7641, section 3.6."""
+        """Respond to a notification with a reset, which ends the observation. Source: RFC 7641, section 3.6."""
         try:
             message = decode(datagram)
         except NotCoap:
@@ -193,16 +194,16 @@ class MessageLayer:
     def failed(self, peer: Peer, reason: str) -> None:
         """End the exchanges with a peer that cannot be reached."""
         for exchange in list(self._exchanges.get(peer.address, ())):
-            # The error of a closed port does not identify the datagram. It certainly belongs to this request only if
+            # The error of a closed port does not identify the datagram. It belongs to this request for certain only if
             # nothing else was sent to the peer. A DTLS session may end at any time, so its end proves nothing.
             may_have_arrived = peer.is_secure or exchange.acknowledged or not exchange.is_sole
             self._end(exchange, Unreachable(f"{peer.address}: {reason}", may_have_arrived=may_have_arrived))
 
     def retransmit(self, peer: Peer) -> None:
-        """Retransmit the unacknowledged requests to a peer, which has just made contact and so listens now.
+        """Retransmit the unacknowledged requests to a peer that has just made contact, so that it listens now.
 
-        A device in queue mode may sleep again before the timer retransmits. A request that was sent recently is
-        retransmitted with a short delay, so that a burst of messages does not cause a burst of retransmissions.
+        A device in queue mode may fall asleep again before the timer retransmits. If a request was sent recently, it is
+        retransmitted after a short delay, so that a burst of messages does not cause a burst of retransmissions.
         """
         moment = self._tuning.ack_timeout_seconds / 2
         for exchange in self._exchanges.get(peer.address, ()):
@@ -210,8 +211,8 @@ class MessageLayer:
             is_waiting = exchange.response is not None and not exchange.acknowledged and due_at < exchange.timer.when()
             if is_waiting and exchange.contacts_left:
                 exchange.contacts_left -= 1
-                # The peer listens now, so the attempts restart: one at ``due_at``, then as many as after a first
-                # transmission.
+                # The peer listens now, so the attempts start again. The first one is at ``due_at``, and the others
+                # follow as usual.
                 exchange.retransmissions_left, exchange.wait_seconds = self._tuning.retransmissions + 1, moment
                 exchange.timer.cancel()
                 exchange.timer = self._loop.call_at(due_at, self._retransmit_or_fail, exchange)
@@ -220,7 +221,7 @@ class MessageLayer:
         """Send a request or a ping, and wait for its response. ``retransmissions`` overrides the tuning.
 
         Raises:
-            NoResponse: No response came in time.
+            NoResponse: No response arrived in time.
             Unreachable: The request cannot be sent, or the peer sent a reset.
         """
         response: asyncio.Future[Message] = self._loop.create_future()
@@ -232,7 +233,7 @@ class MessageLayer:
             self._forget(exchange)
 
     def respond(self, peer: Peer, request: Message, response: Message) -> None:
-        """Send the response to a request: in its acknowledgement, or separately if that has been sent."""
+        """Send the response to a request, in the acknowledgement or separately if that was already sent."""
         self._counts.responses_sent += 1
         response.token = request.token
         if self._drop_acknowledgement(peer, request):
@@ -245,7 +246,7 @@ class MessageLayer:
         self._send_and_remember(peer, request, response)
 
     def close(self) -> None:
-        """End all exchanges. The caller closes the socket."""
+        """End all exchanges. The caller must close the socket."""
         for exchanges in list(self._exchanges.values()):
             for exchange in list(exchanges):
                 self._end(exchange, Unreachable("the socket is closed", may_have_arrived=True))
@@ -266,7 +267,7 @@ class MessageLayer:
         retransmissions = self._tuning.retransmissions if retransmissions is None else retransmissions
         exchange = CoapExchange(peer, message, message.encode(), response, wait, retransmissions, retransmissions)
         self._exchanges.setdefault(peer.address, []).append(exchange)
-        # Before the transmission: one that fails cancels the timer.
+        # The timer is set before the transmission, because a transmission that fails cancels the timer.
         exchange.timer = self._loop.call_later(wait, self._retransmit_or_fail, exchange)
         self._transmit(exchange)
         return exchange
@@ -278,12 +279,12 @@ class MessageLayer:
         try:
             self._put(exchange.peer, exchange.datagram)
         except Unreachable as error:
-            # Nothing was sent now, but an earlier transmission may have arrived.
+            # Nothing was sent this time, but an earlier transmission may have arrived.
             error.may_have_arrived = exchange.attempts > 1
             self._end(exchange, error)
 
     def _retransmit_or_fail(self, exchange: CoapExchange) -> None:
-        # After an acknowledgement, the timer is the time limit for the separate response.
+        # After an acknowledgement, the timer limits the time for the separate response.
         if exchange.acknowledged or not exchange.retransmissions_left:
             self._end(exchange, NoResponse(self._timeout_reason(exchange)))
             return
@@ -299,7 +300,7 @@ class MessageLayer:
         return f"{exchange.peer.address}: no response to {exchange.attempts} transmissions"
 
     def _end(self, exchange: CoapExchange, error: NoResponse | Unreachable) -> None:
-        """End one exchange without a response. Others with the peer continue."""
+        """End one exchange without a response. Other exchanges with the peer continue."""
         self._forget(exchange)
         if isinstance(error, NoResponse):
             self._counts.unanswered += 1
@@ -323,7 +324,7 @@ class MessageLayer:
         if exchange is not None and message.unknown_critical is not None:
             reason = f"{peer.address}: its response has the unsupported option {message.unknown_critical}"
             self._end(exchange, NoResponse(reason))
-            # Handle it like an unexpected response, which sends the reset that RFC 7252, 5.4.1, requires.
+            # This is handled like an unexpected response, which sends the reset that RFC 7252, 5.4.1, requires.
             exchange = None
         if exchange is None:
             self._notification_received(peer, message)
@@ -341,7 +342,7 @@ class MessageLayer:
             request = exchange.message
             if exchange.response is None or not _is_response_to(message, request):
                 continue
-            # Only a response in an acknowledgement repeats the message id of the request. Source: RFC 7252, 5.2.
+            # Only a response within an acknowledgement has the message id of the request. Source: RFC 7252, 5.2.
             if message.type != Type.ACKNOWLEDGEMENT:
                 return None if _is_late_notification(message, request) else exchange
             if request.message_id == message.message_id:
@@ -359,9 +360,10 @@ class MessageLayer:
             self._reject(peer, message.message_id)
 
     def _is_duplicate(self, peer: Peer, message: Message, datagram: bytes) -> bool:
-        """Return whether a message is a duplicate. If so, send its response again."""
+        """Return whether a message is a duplicate. If it is, send the response again."""
         earlier = self._received.get(_key(peer, message))
-        # The socket returns the same peer object for an address. DTLS returns a new one for each session.
+        # The socket always returns the same peer object for an address. DTLS returns a new peer object for each
+        # session.
         if earlier is None or earlier.peer is not peer or earlier.datagram != hash(datagram):
             return False
         if earlier.until <= self._loop.time():
@@ -389,7 +391,7 @@ class MessageLayer:
             may_have_arrived = exchange.acknowledged or exchange.attempts > 1
             self._end(exchange, Unreachable(reason, may_have_arrived=may_have_arrived))
         elif exchange.response is None:
-            # The message was a separate response. Its exchange ends with this acknowledgement.
+            # The message was a separate response. This acknowledgement ends its exchange.
             self._forget(exchange)
         elif not exchange.acknowledged:
             exchange.acknowledged = True
@@ -401,18 +403,18 @@ class MessageLayer:
         if self._is_duplicate(peer, request, datagram):
             return
         self._counts.requests_received += 1
-        # Remember the request before it is handled, because an immediate response is stored with it.
+        # Remember the request before it is handled, because an immediate response is stored with the request.
         self._remember(peer, request, datagram)
         if request.type == Type.CONFIRMABLE:
-            # A device that restarted may reuse the message id and token. Of two timers with one key, the second would
-            # fail.
+            # A restarted device may reuse the message id and the token. If two timers had the same key, the second
+            # would fail.
             self._drop_acknowledgement(peer, request)
             timer = self._loop.call_later(self._tuning.empty_ack_seconds, self._acknowledge_request, peer, request)
             self._unacknowledged[_key(peer, request)] = timer
         self._upper.request_arrived(peer, request)
 
     def _drop_acknowledgement(self, peer: Peer, request: Message) -> bool:
-        """Cancel the empty acknowledgement of a request. Return whether it was pending."""
+        """Cancel the empty acknowledgement of a request. Return whether it had not been sent yet."""
         timer = self._unacknowledged.pop(_key(peer, request), None)
         if timer is None:
             return False
@@ -420,7 +422,7 @@ class MessageLayer:
         return True
 
     def _acknowledge_request(self, peer: Peer, request: Message) -> None:
-        """Send the empty acknowledgement of a request whose response takes long."""
+        """Send the empty acknowledgement of a request whose response takes a long time."""
         del self._unacknowledged[_key(peer, request)]
         self._acknowledge(peer, request)
 
@@ -432,7 +434,7 @@ class MessageLayer:
                 break
             self._received.popitem(last=False)
         key = _key(peer, message)
-        # Removed first, so that the entry moves to the end: entries are in the order of ``until``.
+        # The entry is removed first, so that it moves to the end. Entries are in the order of ``until``.
         self._received.pop(key, None)
         self._received[key] = _ReceivedMessage(peer, hash(datagram), now + self._tuning.exchange_lifetime_seconds)
 
@@ -475,16 +477,17 @@ class MessageLayer:
 
 
 def _is_response_to(message: Message, request: Message) -> bool:
-    """Whether a response has the token of a request.
+    """Return whether a response has the token of a request.
 
-    A client was seen to respond for a further block with the token of the first one. There the message id suffices.
+    One client was observed to respond to a request for a further block with the token of the first request. In that
+    case the message id is sufficient.
     """
     is_late_token = message.type == Type.ACKNOWLEDGEMENT and request.first(Option.BLOCK2) is not None
     return message.token == request.token or (is_late_token and message.message_id == request.message_id)
 
 
 def _is_late_notification(message: Message, request: Message) -> bool:
-    """Whether a message with the token of a request is not its response, but a notification of the observation."""
+    """Return whether a message with the token of a request is a notification, and not the response."""
     if message.first(Option.OBSERVE) is None:
         return False
     requested, received = request.block(Option.BLOCK2), message.block(Option.BLOCK2)

@@ -1,7 +1,7 @@
-"""Parsing and encoding of CoAP messages, and their conversion to requests and responses.
+"""The parsing and encoding of CoAP messages, and their conversion to requests and responses.
 
-aiocoap's ``Message`` is not used: it never frees unknown option numbers and content formats, and it accepts options
-that are not UTF-8 until they are accessed.
+aiocoap's ``Message`` is not used, because it never frees unknown option numbers and content formats. It also accepts
+options that are not UTF-8 until they are accessed.
 
 Source: RFC 7252, 3 and 5; RFC 7959.
 """
@@ -17,7 +17,7 @@ from mirror_server.extensions.lwm2m.transport_api import Method, Request, Respon
 
 
 class Type(IntEnum):
-    """The type of a message, with its value on the wire."""
+    """The type of a message, with its value in the datagram."""
 
     CONFIRMABLE = 0
     NON_CONFIRMABLE = 1
@@ -26,7 +26,10 @@ class Type(IntEnum):
 
 
 class Option(IntEnum):
-    """The supported options. Odd numbers are critical: a message with an unknown critical option must be rejected."""
+    """The supported options.
+
+    Options with odd numbers are critical. A message with an unknown critical option must be rejected.
+    """
 
     URI_HOST = 3
     ETAG = 4
@@ -45,12 +48,12 @@ class Option(IntEnum):
 
 EMPTY = 0x00
 BLOCK_BYTES = 1024
-"""The largest block, used unless the peer requests smaller ones."""
+"""The maximum block size, which is used unless the peer requests smaller blocks."""
 _VERSION = 1
 _MAX_TOKEN_BYTES = 8
 _PAYLOAD_MARKER = 0xFF
 _MAX_IN_HEAD = 12
-"""A larger delta or length of an option is encoded in further bytes."""
+"""The maximum delta or length of an option in the first byte. Larger numbers are encoded in additional bytes."""
 _MAX_BYTES = {
     Option.ETAG: 8,
     Option.OBSERVE: 3,
@@ -64,12 +67,12 @@ _MAX_BYTES = {
 METHODS: dict[int, Method] = {1: "GET", 2: "POST", 3: "PUT", 4: "DELETE"}
 _METHOD_CODES = {method: code for code, method in METHODS.items()}
 _CONTENT_FORMAT, _MAX_AGE, _LOCATION_PATH = map(int, (Option.CONTENT_FORMAT, Option.MAX_AGE, Option.LOCATION_PATH))
-"""As plain integers, for thousands of notifications: enum member access takes longer than a comparison."""
+"""Options as plain integers for thousands of notifications, because accessing an enum member is slower."""
 _MAX_BYTES_OF_OPTION = {int(option): _MAX_BYTES.get(option, 0xFFFF) for option in Option}
 
 
 class NotCoap(Exception):
-    """A datagram is not a CoAP message. If there is a ``message_id``, the response is a reset."""
+    """A datagram is not a CoAP message. If ``message_id`` is set, the response is a reset."""
 
     def __init__(self, reason: str, message_id: int | None = None) -> None:
         super().__init__(reason)
@@ -77,7 +80,11 @@ class NotCoap(Exception):
 
 
 class BlockOption(NamedTuple):
-    """A Block option: block number, whether more follow, and block size in bytes. Source: RFC 7959, section 2.2."""
+    """The value of a Block option. Source: RFC 7959, section 2.2.
+
+    ``number`` is the number of the block, ``more`` is whether other blocks follow, and ``size`` is the block size in
+    bytes.
+    """
 
     number: int
     more: bool
@@ -85,19 +92,20 @@ class BlockOption(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The offset of the block in the complete payload, in bytes."""
+        """The offset of the block in the complete payload in bytes."""
         return self.number * self.size
 
     def encode(self) -> bytes:
-        """Return the value of the option."""
+        """Return the value of the option as bytes."""
         return _uint(self.number << 4 | self.more << 3 | self.size.bit_length() - 5)
 
 
 @dataclass(slots=True)
 class Message:
-    """A CoAP message. ``options`` has the known options in wire order.
+    """A CoAP message.
 
-    ``unknown_critical`` is the number of the first unsupported critical option, if any.
+    ``options`` contains the known options in their order in the datagram. ``unknown_critical`` is the number of the
+    first unsupported critical option, or ``None`` without such an option.
     """
 
     type: int
@@ -109,14 +117,14 @@ class Message:
     unknown_critical: int | None = None
 
     def first(self, option: int) -> bytes | None:
-        """Return the first value of an option."""
+        """Return the first value of an option, or ``None`` if the message does not have the option."""
         for number, value in self.options:
             if number == option:
                 return value
         return None
 
     def number(self, option: int) -> int | None:
-        """Return the value of a numeric option."""
+        """Return the first value of a numeric option, or ``None`` if the message does not have the option."""
         value = self.first(option)
         return None if value is None else int.from_bytes(value, "big")
 
@@ -126,7 +134,7 @@ class Message:
             self.options.append(uint_option(option, value))
 
     def texts(self, option: int) -> tuple[str, ...]:
-        """Return all values of a text option.
+        """Return all values of a string option.
 
         Raises:
             UnicodeDecodeError: A value is not UTF-8.
@@ -139,7 +147,7 @@ class Message:
         return None if value is None else BlockOption(value >> 4, bool(value & 8), 1 << min(value & 7, 6) + 4)
 
     def encode(self) -> bytes:
-        """Return the bytes of a datagram."""
+        """Return the message as the bytes of a datagram."""
         head = bytes((_VERSION << 6 | self.type << 4 | len(self.token), self.code))
         fields = [head, self.message_id.to_bytes(2, "big"), self.token]
         last = 0
@@ -154,7 +162,7 @@ class Message:
 
 
 def decode(datagram: bytes) -> Message:
-    """Parse a message.
+    """Parse a datagram.
 
     Raises:
         NotCoap: The datagram is not a CoAP message.
@@ -166,7 +174,7 @@ def decode(datagram: bytes) -> Message:
     message = Message(kind, code, datagram[2] << 8 | datagram[3])
     token_length = datagram[0] & 15
     if code == EMPTY:
-        # Empty acknowledgements with content are accepted: a client was seen to send them with an option.
+        # An empty acknowledgement with content is accepted, because one client was observed to send one with an option.
         if kind == Type.CONFIRMABLE and (len(datagram) > 4 or token_length):
             raise _malformed(message, "an empty message must not have content")
         return message
@@ -196,7 +204,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
         number += delta
         if at + length > end:
             raise _malformed(message, "an option is truncated")
-        # An option that is too long counts as unknown. Source: RFC 7252, 5.4.3.
+        # An option with a value that is too long counts as unknown. Source: RFC 7252, 5.4.3.
         if length <= _MAX_BYTES_OF_OPTION.get(number, -1):
             message.options.append((number, datagram[at : at + length]))
         elif number & 1 and message.unknown_critical is None:
@@ -205,7 +213,7 @@ def _read_options(message: Message, datagram: bytes, at: int) -> None:
 
 
 def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[int, int]:
-    # 13 and 14 stand for one and two further bytes, 15 is reserved. Source: RFC 7252, 3.1.
+    # 13 and 14 mean that one or two bytes follow, and 15 is reserved. Source: RFC 7252, 3.1.
     width = value - _MAX_IN_HEAD
     if value == 15 or at + width > len(datagram):
         raise _malformed(message, "an option is truncated")
@@ -213,7 +221,7 @@ def _extended(message: Message, datagram: bytes, value: int, at: int) -> tuple[i
 
 
 def _malformed(message: Message, reason: str) -> NotCoap:
-    # Other malformed messages are ignored without a reset. Source: RFC 7252, 4.2 and 4.3.
+    # All other malformed messages are ignored without a reset. Source: RFC 7252, 4.2 and 4.3.
     return NotCoap(reason, message.message_id if message.type == Type.CONFIRMABLE else None)
 
 
@@ -230,7 +238,7 @@ def _uint(value: int) -> bytes:
 
 
 def uint_option(option: Option, value: int) -> tuple[int, bytes]:
-    """Return a numeric option in as few bytes as possible."""
+    """Return a numeric option, encoded in as few bytes as possible."""
     return int(option), _uint(value)
 
 
@@ -238,23 +246,23 @@ _CODE_TEXTS = tuple(f"{code >> 5}.{code & 31:02d}" for code in range(256))
 
 
 def code_text(code: int) -> str:
-    """Return a code as text, such as ``2.05``."""
+    """Return a code as a string such as ``2.05``."""
     return _CODE_TEXTS[code]
 
 
 def code_number(text: str) -> int:
-    """Return the code of a string such as ``2.05``."""
+    """Return the number of a code that is written as a string such as ``2.05``."""
     kind, detail = text.split(".")
     return int(kind) << 5 | int(detail)
 
 
 def is_request(code: int) -> bool:
-    """Whether a code is a request code."""
+    """Return whether a code is the code of a request."""
     return 0 < code < 32
 
 
 def is_response(code: int) -> bool:
-    """Whether a code is a response code."""
+    """Return whether a code is the code of a response."""
     return 64 <= code < 192
 
 
@@ -266,7 +274,7 @@ def request_message(
     upload: BlockOption | None = None,
     download: BlockOption | None = None,
 ) -> Message:
-    """Return the message of a complete request, of one block of it, or of a request for a block of the response."""
+    """Return the message for a complete request, for one block of it, or for a request for a block of the response."""
     message = Message(Type.CONFIRMABLE, _METHOD_CODES[request.method], 0, token)
     message.add_number(Option.OBSERVE, observe)
     if request.path != "/":
@@ -289,10 +297,10 @@ def request_of(message: Message) -> Request:
     """Return the request in a message.
 
     Raises:
-        ValueError: Its path or its query is not valid.
+        ValueError: The path or the query of the request is not valid.
     """
     segments = message.texts(Option.URI_PATH)
-    # In the joined path it would look like two segments.
+    # In the joined path, such a segment would look like two segments.
     if any("/" in segment for segment in segments):
         raise ValueError("a path segment has a slash")
     return Request(
@@ -320,7 +328,7 @@ def response_of(message: Message) -> Response:
 
 
 def response_message(response: Response, sequence: int | None = None) -> Message:
-    """Return the message of a response, as an acknowledgement. ``sequence`` is its Observe option."""
+    """Return the message for a response, as an acknowledgement. ``sequence`` is the value of its Observe option."""
     message = Message(Type.ACKNOWLEDGEMENT, code_number(response.code), 0, payload=response.payload)
     message.add_number(Option.OBSERVE, sequence)
     message.options += [(Option.LOCATION_PATH, segment.encode()) for segment in response.location]
@@ -344,5 +352,5 @@ def block_of(response: Message, requested: BlockOption | None) -> Message:
 
 
 def error_response(code: str, text: str) -> Message:
-    """Return a response with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
+    """Return an error response with a diagnostic payload. Source: RFC 7252, section 5.5.2."""
     return Message(Type.ACKNOWLEDGEMENT, code_number(code), 0, payload=text.encode())

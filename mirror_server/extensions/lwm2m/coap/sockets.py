@@ -1,6 +1,6 @@
-"""The UDP sockets. aiocoap's socket provides the local address of each datagram, and errors of closed ports.
+"""The UDP sockets. aiocoap's socket is used because it reports the local address of each datagram and closed ports.
 
-This is the only module that imports aiocoap. Tests check each private part of aiocoap that it uses:
+This is the only module that imports aiocoap. Tests check each private part of aiocoap that this module uses:
 
 - ``MessageInterfaceUDP6``: ``_create_transport_endpoint``, ``datagram_msg_received``, ``datagram_errqueue_received``,
   ``error_received``, ``send``, and its call of ``dispatch_error`` of its manager;
@@ -30,50 +30,57 @@ _log = logging.getLogger(__name__)
 _LARGEST_DATAGRAM = 65_535
 _ANCILLARY_BYTES = 1024
 _DATAGRAMS_PER_TURN = 150
-"""The maximum number of datagrams read in one turn of the loop. With one per turn, the loop is half of the cost."""
+"""The maximum number of datagrams that are read in one turn of the event loop.
+
+With one datagram per turn, the loop itself is half of the cost.
+"""
 _PAUSE_SECONDS = 0.04
-"""Under load, the socket is read after this pause instead of at each datagram.
+"""The pause after which the socket is read under load, instead of for each datagram.
 
 Waking the thread costs more than reading a datagram, and delays other threads. The pause is shorter if more datagrams
-would arrive in it than are read in one turn. So they fit into the buffer size that the kernel allows by default.
+would arrive during it than can be read in one turn. So the datagrams fit into the buffer size that the kernel allows by
+default.
 """
 _LOAD_DATAGRAMS = 40
-"""More datagrams than this within a pause count as load."""
+"""The number of datagrams within a pause above which the socket is under load."""
 _TRUNCATED = int(socket.MSG_TRUNC)
-"""As a plain integer: ``&`` of an enumeration takes longer than to receive a datagram."""
+"""The flag as a plain integer, because ``&`` with an enum member takes longer than receiving a datagram."""
 _PKTINFO = int(socket.IPV6_PKTINFO)
 _TRANSIENT_ERRORS = (errno.EAGAIN, errno.ENOBUFS)
-"""Errors of a full kernel buffer. The datagram counts as lost on the network, and will be retransmitted."""
+"""The errors of a full kernel buffer. The datagram counts as lost on the network, and will be retransmitted."""
 _IP_MULTICAST_ALL = 49
-"""Switched off, because otherwise Linux delivers datagrams of groups that any program of the machine joined."""
+"""The socket option that is switched off so that Linux does not deliver datagrams of multicast groups.
+
+By default, Linux delivers the datagrams of all groups that any program on the machine has joined.
+"""
 _MAPPED = "::ffff:"
 _SO_MEMINFO = 55
 _MEMINFO = struct.Struct("9I")
 """The memory information of a socket in Linux. The last number counts datagrams dropped because of a full buffer."""
 _DROPS_SECONDS = 1.0
-"""The interval at which the kernel's counter is read."""
+"""The interval at which the kernel's counter of dropped datagrams is read."""
 _LINE_SECONDS = 10.0
 """The minimum time between two warnings in the log."""
 
 
 class Receiver(Protocol):
-    """Receives datagrams."""
+    """The interface of an object that receives datagrams."""
 
     def received(self, peer: Peer, datagram: bytes) -> None:
         """Handle a datagram."""
         ...
 
     def failed(self, peer: Peer, reason: str) -> None:
-        """Handle the error that a peer is unreachable."""
+        """Handle an error that makes a peer unreachable."""
         ...
 
 
 class Transport(Protocol):
-    """Sends and receives datagrams."""
+    """The interface of an object that sends and receives datagrams."""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """The host and port on which the socket listens."""
         ...
 
     def send(self, peer: Peer, datagram: bytes) -> None:
@@ -90,14 +97,14 @@ class Transport(Protocol):
 
 
 class _CachedPeer(NamedTuple):
-    """A peer, and aiocoap's object for its address."""
+    """A peer, with aiocoap's object for its address."""
 
     peer: Peer
     remote: Any
 
 
 class _Outgoing(NamedTuple):
-    """A datagram with the attributes that aiocoap's socket needs to send it."""
+    """A datagram, with the attributes that aiocoap's socket needs in order to send it."""
 
     remote: Any
     datagram: bytes
@@ -107,7 +114,7 @@ class _Outgoing(NamedTuple):
 
 
 class _Udp6(MessageInterfaceUDP6):
-    """aiocoap's socket, changed to pass on datagrams as bytes, in batches."""
+    """aiocoap's socket, changed so that it passes on datagrams as bytes and in batches."""
 
     _read_count = 0
     _recent_count = 0.0
@@ -116,13 +123,13 @@ class _Udp6(MessageInterfaceUDP6):
     _error: Exception | None = None
 
     def listen(self) -> None:
-        """Call :meth:`read_datagrams` when a datagram arrives."""
+        """Call :meth:`read_datagrams` whenever a datagram arrives."""
         self._loop = asyncio.get_running_loop()
         self._file = self.transport.get_extra_info("socket").fileno()
         self._loop.add_reader(self._file, self.read_datagrams)
 
     def read_datagrams(self) -> None:
-        """Read the available datagrams. Under load, the next call is after a pause."""
+        """Read the available datagrams. Under load, the next call follows after a pause."""
         self._read_count = 0
         try:
             self._read_errors()
@@ -132,10 +139,11 @@ class _Udp6(MessageInterfaceUDP6):
 
     def _pause_or_listen(self) -> None:
         now = self._loop.time()
-        # The approximate number of datagrams within the last pause: earlier ones count exponentially less.
+        # This is approximately the number of datagrams within the last pause. Earlier datagrams count exponentially
+        # less.
         self._recent_count = self._read_count + self._recent_count * math.exp((self._read_at - now) / _PAUSE_SECONDS)
         self._read_at = now
-        # If a turn read its maximum, more datagrams are available, and there is no pause.
+        # If this turn read the maximum number, more datagrams are available, so there is no pause.
         if self._recent_count > _LOAD_DATAGRAMS and self._read_count <= _DATAGRAMS_PER_TURN:
             self._loop.remove_reader(self._file)
             pause_seconds = _PAUSE_SECONDS * min(1, _DATAGRAMS_PER_TURN / self._recent_count)
@@ -145,7 +153,7 @@ class _Udp6(MessageInterfaceUDP6):
             self._loop.add_reader(self._file, self.read_datagrams)
 
     def _read_errors(self) -> None:
-        """Read the errors of closed ports, because they use space in the receive buffer."""
+        """Read the errors of closed ports, because they take up space in the receive buffer."""
         if not socknumbers.HAS_RECVERR:
             return
         listening = self.transport.get_extra_info("socket")
@@ -157,14 +165,14 @@ class _Udp6(MessageInterfaceUDP6):
             self.datagram_errqueue_received(*received)
 
     def error_received(self, exc: Exception) -> None:
-        """Store a send error. Errors of peers are in the error queue."""
+        """Store an error of sending. The errors of peers are in the error queue instead."""
         self._error = exc
 
     def sending_error(self, message: _Outgoing) -> Exception | None:
-        """Send a message. Return the error, if any.
+        """Send a message. Return the error, or ``None`` if the message was sent.
 
-        The first error may concern another peer whose port is closed. The kernel returns that error from the next call,
-        and does not send. So a failed attempt is repeated once.
+        The first error may belong to another peer whose port is closed. In that case the kernel returns that error from
+        the next call instead of sending the message. So a failed attempt is repeated once.
         """
         for _ in range(2):
             self._error = None
@@ -175,7 +183,8 @@ class _Udp6(MessageInterfaceUDP6):
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
         manager: Udp6Transport = self._ctx
-        # aiocoap reads one datagram in each turn of the loop, and calls this. The others are read here.
+        # aiocoap reads one datagram in each turn of the event loop and calls this method. The other datagrams are read
+        # here.
         manager.pass_on(data, ancdata, flags, address)
         self._read_count = 1
         listening = self.transport.get_extra_info("socket")
@@ -197,7 +206,7 @@ class _Udp6(MessageInterfaceUDP6):
 
 
 class _KernelDrops:
-    """Counts the datagrams that did not fit into the receive buffer of a socket, until stopped."""
+    """Counts the datagrams that did not fit into the receive buffer of a socket, until it is stopped."""
 
     def __init__(self, listening: socket.socket, counts: Counts) -> None:
         self._socket = listening
@@ -209,7 +218,7 @@ class _KernelDrops:
         self._timer = self._loop.call_later(_DROPS_SECONDS, self._count_drops)
 
     def stop(self) -> None:
-        """Stop counting."""
+        """Stop counting dropped datagrams."""
         self._timer.cancel()
 
     def _count_drops(self) -> None:
@@ -239,7 +248,7 @@ def _dropped_by_kernel(listening: socket.socket) -> int:
 
 
 class Udp6Transport:
-    """An IPv6 socket that also carries IPv4. aiocoap's socket uses it as its message manager."""
+    """An IPv6 socket that also carries IPv4. It is the message manager of aiocoap's socket."""
 
     def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
@@ -247,29 +256,33 @@ class Udp6Transport:
         self._drops = drops
         remember = lru_cache(limits.remembered_addresses)
         self.remote = remember(lambda address: UDP6EndpointAddress(sockaddr_of(address), self._interface))
-        """Returns aiocoap's object for the address of a peer. It includes the local address that the peer sent to."""
-        # While it is cached, all messages of an address have the same Peer object. Duplicates are recognized by it.
+        """A function that returns aiocoap's object for the address of a peer.
+
+        The object includes the local address to which the peer sent its last datagram.
+        """
+        # While a peer is cached, all messages of its address have the same Peer object, by which duplicates are
+        # recognized.
         self._cached_peer = remember(
             lambda sockaddr: _CachedPeer(Peer(address_text(sockaddr)), self.remote(address_text(sockaddr)))
         )
         self._interface: _Udp6
 
     async def open(self, bound: socket.socket) -> None:
-        """Start to receive."""
+        """Start to receive datagrams."""
         loop = asyncio.get_running_loop()
         self._interface = await _Udp6._create_transport_endpoint(bound, self, _aiocoap_log, loop)
-        # aiocoap's 4096 bytes would truncate larger datagrams.
+        # The default of aiocoap, 4096 bytes, would truncate larger datagrams.
         self._interface.transport.max_size = _LARGEST_DATAGRAM
         self._interface.listen()
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """The host and port on which the socket listens."""
         host, port, *_ = self._interface.transport.get_extra_info("socket").getsockname()
         return _plain(host), port
 
     def send(self, peer: Peer, datagram: bytes) -> None:
-        """Send a datagram. An error of the socket is reported to the receiver."""
+        """Send a datagram. If the socket returns an error, the error is reported to the receiver."""
         try:
             outgoing = _Outgoing(self.remote(peer.address), datagram)
             error = self._interface.sending_error(outgoing)
@@ -294,12 +307,13 @@ class Udp6Transport:
             self._counts.dropped += 1
             return
         cached = self._cached_peer(sockaddr)
-        # Responses leave from the address that the device sent to. A router would not forward others to it.
+        # A response is sent from the address to which the device sent its request. Otherwise a router would not forward
+        # it.
         cached.remote.pktinfo = local
         self._receiver.received(cached.peer, datagram)
 
     def dispatch_error(self, error: Exception, remote: Any) -> None:
-        """Handle a send error, or the error of a closed port."""
+        """Handle an error of sending, or the error of a closed port."""
         if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRORS:
             self._counts.dropped += 1
             return
@@ -308,7 +322,7 @@ class Udp6Transport:
 
 
 class Ipv4Transport(asyncio.DatagramProtocol):
-    """An IPv4 socket, used if the kernel has no IPv6. It does not report closed ports."""
+    """An IPv4 socket, which is used if the kernel has no IPv6. It does not report closed ports."""
 
     def __init__(self, receiver: Receiver, limits: CoapLimits, counts: Counts, drops: _KernelDrops) -> None:
         self._receiver = receiver
@@ -319,27 +333,27 @@ class Ipv4Transport(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the socket."""
+        """Store the transport of the socket."""
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Note that the socket is closed."""
+        """Record that the socket is closed."""
         self._closed.set_result(None)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        """Handle a datagram. Those from port 0 are dropped, because nothing can be sent to it."""
+        """Handle a datagram. Datagrams from port 0 are dropped, because no response can be sent to that port."""
         if addr[1]:
             self._receiver.received(self._peer(addr), data)
         else:
             self._counts.dropped += 1
 
     def error_received(self, exc: Exception) -> None:  # noqa: ARG002 - asyncio's signature
-        """Count a send error. Its peer is unknown."""
+        """Count an error of sending, whose peer is unknown."""
         self._counts.dropped += 1
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """The host and port on which the socket listens."""
         host, port = self._transport.get_extra_info("sockname")
         return host, port
 
@@ -358,7 +372,7 @@ class Ipv4Transport(asyncio.DatagramProtocol):
 
 
 def has_ipv6() -> bool:
-    """Whether the kernel supports IPv6 sockets."""
+    """Return whether the kernel supports IPv6 sockets."""
     try:
         socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()
     except OSError:
@@ -367,10 +381,10 @@ def has_ipv6() -> bool:
 
 
 async def open_socket(address: tuple[str, int], receiver: Receiver, limits: CoapLimits, counts: Counts) -> Transport:
-    """Listen at an address of host and port.
+    """Open a socket that listens on a host and port.
 
     Raises:
-        CannotListen: The address is in use, or not of this machine.
+        CannotListen: The address is in use, or it does not belong to this machine.
     """
     loop = asyncio.get_running_loop()
     family = socket.AF_INET6 if has_ipv6() else socket.AF_INET
@@ -388,15 +402,15 @@ async def open_socket(address: tuple[str, int], receiver: Receiver, limits: Coap
 
 _aiocoap_log = logging.getLogger(f"{__name__}.aiocoap")
 _aiocoap_log.setLevel(logging.CRITICAL)
-"""Silenced: the errors of aiocoap's socket are raised or counted, and its log lines may have a traceback."""
+"""The log of aiocoap. It is silenced because errors are raised or counted, and its lines may have tracebacks."""
 
 
 async def _bound_socket(
     loop: asyncio.AbstractEventLoop, address: tuple[str, int], family: socket.AddressFamily, limits: CoapLimits
 ) -> socket.socket:
-    """Open a socket without ``SO_REUSEPORT``: with it, a second server would get half of the devices of the first."""
+    """Open a socket without ``SO_REUSEPORT``. With that option, a second server would get half of the devices."""
     host, port = address
-    # An IPv6 socket is bound to an IPv4 address by the mapped form of that address.
+    # An IPv6 socket is bound to an IPv4 address by the IPv4-mapped form of that address.
     flags = socket.AI_PASSIVE | (socket.AI_V4MAPPED if family == socket.AF_INET6 else 0)
     try:
         resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
@@ -405,7 +419,7 @@ async def _bound_socket(
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         if family == socket.AF_INET6:
-            # The default depends on the system.
+            # The default of this option depends on the operating system.
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         elif sys.platform == "linux":
             opened.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
@@ -463,7 +477,7 @@ def sockaddr_of(address: str) -> tuple[str, int, int, int]:
     """Return the address of an IPv6 socket for the address of a :class:`Peer`.
 
     Raises:
-        ValueError: The text is not a valid address.
+        ValueError: The string is not a valid address.
     """
     host, _, port_text = address.rpartition(":")
     port = int(port_text)
@@ -480,5 +494,5 @@ _MAPPED_BYTES = bytes(10) + b"\xff\xff"
 
 @lru_cache
 def _is_multicast(local: bytes) -> bool:
-    """Whether the destination address in the ancillary data of a datagram is a multicast group."""
+    """Return whether the destination address in the ancillary data of a datagram is a multicast group."""
     return local[0] == 0xFF or (local.startswith(_MAPPED_BYTES) and local[12] >= 224)

@@ -1,1 +1,1 @@
-"""A LwM2M device in Python over CoAP, with and without DTLS: the command ``mirror-device``, and a library for tests."""
+"""A LwM2M device in Python over CoAP, with or without DTLS: the command ``mirror-device``, and a library for tests."""

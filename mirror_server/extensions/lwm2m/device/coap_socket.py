@@ -1,7 +1,8 @@
-"""The socket of a device: requests to one server, and responses to its requests, with or without DTLS.
+"""The socket of a device. It sends requests to one server and responds to its requests, with or without DTLS.
 
-Messages, retransmissions and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device has
-a single peer. It also sends notifications and pings, and can be disconnected from its network.
+Messages, retransmissions and blocks are implemented by the same classes as in the server
+(:mod:`mirror_server.extensions.lwm2m.coap`). A device has only one peer. In addition, it sends notifications and pings,
+and it can be disconnected from its network.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """
@@ -55,7 +56,7 @@ _CONTINUE = code_number("2.31")
 _TOKEN_BYTES = 4
 _PINGS = 3
 _REMEMBERED = 32
-"""The maximum number of remembered requests, to recognize duplicates, and of block-wise transfers."""
+"""The maximum number of block-wise transfers, and of requests that are remembered to recognize duplicates."""
 _REMEMBERED_NOTIFICATIONS = 256
 _LIMITS = CoapLimits(
     payload_bytes=1 << 20,
@@ -64,18 +65,21 @@ _LIMITS = CoapLimits(
     remembered_messages=_REMEMBERED,
     uploads=_REMEMBERED,
 )
-"""A device trusts its server, so there is no rate limit."""
+"""The limits of a device. It has no rate limit, because it trusts its server."""
 _PORTS = {"coap": COAP_PORT, "coaps": COAPS_PORT}
 DEVICE_TUNING = Tuning(retransmissions=4, separate_response_seconds=93.0)
-"""The values of RFC 7252, section 4.8. A device waits longer than the server, which must serve many devices."""
+"""The retransmission parameters of RFC 7252, section 4.8.
+
+A device waits longer than the server, because the server must serve many devices.
+"""
 _HANDSHAKE_POLL_SECONDS = 0.5
 _LONGEST_IDENTITY, _LONGEST_SECRET = 32, 16
 _DTLS_CONNECTED = (0, 0x01DE)
 _DTLS_CLOSE_NOTIFY = (1, 0)
 _DTLS_FATAL = 2
 _UNPROTECTED_ALERT = b"\x15\xfe\xfd\x00\x00"
-"""The first bytes of an alert of epoch 0. A server that does not know the session sends one."""
-# The DTLS library needs an address for each session. It has no meaning, because a socket has one peer.
+"""The first bytes of an alert of epoch 0, which a server sends if it does not know the session."""
+# The DTLS library needs an address for each session. The address has no meaning, because a socket has only one peer.
 _DTLS_PEER = ("::1", 1234)
 
 
@@ -89,10 +93,10 @@ class ServerAddress:
 
     @classmethod
     def parse(cls, url: str) -> ServerAddress:
-        """Parse ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
+        """Parse a URL of the form ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
 
         Raises:
-            ValueError: The address is not valid.
+            ValueError: The URL is not valid.
         """
         try:
             parts = urlsplit(url)
@@ -104,7 +108,7 @@ class ServerAddress:
         return cls(parts.hostname, _PORTS[parts.scheme] if port is None else port, parts.scheme == "coaps")
 
     def __str__(self) -> str:
-        """Return the URL."""
+        """Return the address as a URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'coaps' if self.is_secure else 'coap'}://{host}:{self.port}"
 
@@ -121,7 +125,7 @@ class PreSharedKey:
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        # DTLSSocket copies both into arrays of these sizes without checking their length.
+        # DTLSSocket copies both values into arrays of these sizes without checking their lengths.
         if not 1 <= len(self.identity) <= _LONGEST_IDENTITY:
             raise ValueError(f"an identity must have 1 to {_LONGEST_IDENTITY} bytes, got {len(self.identity)}")
         if not 1 <= len(self.secret) <= _LONGEST_SECRET:
@@ -129,7 +133,10 @@ class PreSharedKey:
 
 
 class Incoming(NamedTuple):
-    """A request of the server. ``observe`` is 0 to start an observation, 1 to cancel the one with this token."""
+    """A request from the server.
+
+    ``observe`` is 0 to start an observation and 1 to cancel the observation with this token. It is ``None`` otherwise.
+    """
 
     request: Request
     token: bytes
@@ -137,14 +144,14 @@ class Incoming(NamedTuple):
 
 
 class DeviceHandler(Protocol):
-    """Handles requests of the server. All methods are called on the event loop."""
+    """The interface of an object that handles the requests of the server. All methods are called on the event loop."""
 
     async def handle(self, incoming: Incoming) -> Observed | None:
-        """Return the response to a complete request, or ``None`` to send none."""
+        """Return the response to a complete request, or ``None`` to send no response."""
         ...
 
     def observation_cancelled(self, token: bytes) -> None:
-        """End the observation with this token: the server responded to a notification with a reset."""
+        """End the observation with this token, because the server responded to a notification with a reset."""
         ...
 
     def notification_undelivered(self, token: bytes) -> None:
@@ -152,12 +159,12 @@ class DeviceHandler(Protocol):
         ...
 
     def session_ended(self) -> None:
-        """Note that the DTLS session ended."""
+        """Handle the end of the DTLS session."""
         ...
 
 
 class _DtlsSession:
-    """DTLS with a pre-shared key over the datagrams of one socket."""
+    """A DTLS session with a pre-shared key, over the datagrams of one socket."""
 
     def __init__(
         self,
@@ -184,11 +191,11 @@ class _DtlsSession:
         self._session: Any = self._dtls.connect(*_DTLS_PEER)
 
     async def connect(self, seconds: float) -> None:
-        """Wait for the handshake, and retransmit lost messages.
+        """Wait until the handshake is complete, and retransmit lost messages.
 
         Raises:
-            NoResponse: The handshake did not complete in this time.
-            Unreachable: The server rejected it.
+            NoResponse: The handshake was not completed within this number of seconds.
+            Unreachable: The server rejected the handshake.
         """
         end_at = asyncio.get_running_loop().time() + seconds
         while not self._connected.done() and asyncio.get_running_loop().time() < end_at:
@@ -204,8 +211,8 @@ class _DtlsSession:
     def handle(self, data: bytes) -> None:
         """Handle a datagram.
 
-        An unprotected alert also ends the session, although the library ignores it: a restarted server sends one.
-        Anyone can forge it, but that only causes another handshake.
+        An unprotected alert also ends the session, although the library ignores it, because a restarted server sends
+        one. Anyone can forge such an alert, but it only causes another handshake.
         """
         if self._session is None:
             return
@@ -215,7 +222,7 @@ class _DtlsSession:
             self._dtls.handleMessage(self._session, data)
 
     def failed(self, error: Exception) -> None:
-        """Fail the handshake in progress: the socket cannot send."""
+        """Fail the handshake that is in progress, because the socket cannot send."""
         if not self._connected.done():
             self._connected.set_exception(error)
 
@@ -250,19 +257,20 @@ class _DtlsSession:
                 Unreachable(f"the server rejected the DTLS handshake (alert {code}): check identity and key")
             )
         elif self._session is not None:
-            # Called later, because the library must not lose a session during its own callback.
+            # This is called later, because the session must not be removed from the library during a callback of the
+            # library.
             asyncio.get_running_loop().call_soon(self._ended)
 
 
 class _Reset(Unreachable):
-    """The server responded with a reset."""
+    """The server responded to a message with a reset."""
 
 
 class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
-    """A device's socket to its server.
+    """The socket of a device, which communicates with one server.
 
     Attributes:
-        is_muted: Whether all datagrams are dropped in both directions, as without a network.
+        is_muted: Whether all datagrams in both directions are dropped, as if there were no network.
         lost: The number of received datagrams that were dropped.
     """
 
@@ -286,9 +294,9 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         """Open a socket on a free port.
 
         Raises:
-            NoResponse: The DTLS handshake did not complete.
-            Unreachable: The name of the server cannot be resolved, its address rejects datagrams, or it rejected the
-                handshake.
+            NoResponse: The DTLS handshake was not completed in time.
+            Unreachable: The name of the server cannot be resolved, its address rejects datagrams, or the server
+                rejected the handshake.
             ImportError: DTLSSocket is not installed.
         """
         self = cls(server, handler, tuning)
@@ -310,11 +318,11 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
     @property
     def port(self) -> int:
-        """The local port."""
+        """The local port of the socket."""
         return int(self._datagrams.get_extra_info("sockname")[1])
 
     def close(self) -> None:
-        """Close the socket. Requests in flight end with :class:`Unreachable`."""
+        """Close the socket. Requests in flight fail with :class:`Unreachable`."""
         super().close()
         for task in self._tasks:
             task.cancel()
@@ -339,7 +347,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return response_of(response)
 
     async def ping(self) -> bool:
-        """Ping the server. Return ``False`` if it did not respond to three pings, or the socket was closed.
+        """Ping the server. Return ``False`` if it did not respond to three pings or the socket was closed.
 
         Source: RFC 7252 section 4.3.
         """
@@ -352,7 +360,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         return True
 
     def notify(self, token: bytes, response: Response, sequence: int | None, *, is_confirmable: bool) -> None:
-        """Send a notification; only the first block of a large one."""
+        """Send a notification. If the value is large, only its first block is sent."""
         message = block_of(response_message(response, sequence), None)
         message.token = token
         if is_confirmable:
@@ -365,7 +373,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             self._notified.popitem(last=False)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the socket."""
+        """Store the transport of the socket."""
         self._datagrams = cast("asyncio.DatagramTransport", transport)
 
     def datagram_received(self, data: bytes, _addr: Any) -> None:
@@ -376,7 +384,10 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             self._session.handle(data)
 
     def error_received(self, exc: Exception) -> None:
-        """End all requests. Notifications continue: the server may listen again before the last retransmission."""
+        """End all requests, because the socket reported an error.
+
+        Notifications are still retransmitted, because the server may listen again before the last retransmission.
+        """
         error = Unreachable(f"{self._server} cannot be reached: {exc}")
         if self._session is not None:
             self._session.failed(error)
@@ -391,11 +402,11 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
         task.add_done_callback(self._tasks.discard)
 
     def notification_arrived(self, peer: Peer, message: Message) -> bool:  # noqa: ARG002 - signature of the base class
-        """Reject responses without a request."""
+        """Reject a response that no request waits for."""
         return False
 
     def notification_rejected(self, peer: Peer, message: Message) -> None:
-        """Do nothing: the server has no rate limit."""
+        """Do nothing, because the server has no rate limit."""
 
     def _put(self, _peer: Peer, datagram: bytes) -> None:
         if not self.is_muted:
@@ -438,7 +449,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             _log.exception("responding to a request of the server failed")
             response = error_response("5.00", "")
         if response is None:
-            # A device that does not respond does not acknowledge either.
+            # A device that does not respond must not acknowledge requests either.
             self._drop_acknowledgement(peer, message)
         else:
             self.respond(peer, message, response)
@@ -449,7 +460,7 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
             return request
         requested = message.block(Option.BLOCK2)
         key = (request.method, request.path, request.query, request.accept)
-        # All blocks of a response are of the same value, even if it changes in the meantime.
+        # All blocks of a response belong to the same value, even if the value changes in the meantime.
         observed = self._downloads.pop(key, None) if requested is not None and requested.number else None
         if observed is None:
             observed = await self._handler.handle(Incoming(request, message.token, message.number(Option.OBSERVE)))
@@ -466,9 +477,10 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
 
 
 async def _family_of(server: ServerAddress) -> int:
-    """Return the address family to use. It is IPv4 if the server has addresses of both families.
+    """Return the address family to use, which is IPv4 if the server has addresses of both families.
 
-    A server for this machine only listens on 127.0.0.1. UDP has no connection that would show where a server listens.
+    A server for this machine listens on 127.0.0.1 only. UDP has no connection that would show on which address a server
+    listens.
     """
     addresses = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_DGRAM)
     return socket.AF_INET if any(each[0] == socket.AF_INET for each in addresses) else socket.AF_INET6

@@ -1,4 +1,4 @@
-"""The ``mirror-device`` command: LwM2M devices in Python."""
+"""The ``mirror-device`` command, which imitates LwM2M devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMATS = {"text": 0, "opaque": 42, "senml-json": 110, "senml-cbor": 112, "tlv"
 _KINDS = list(kinds_by_name())
 _MIXED = "mixed"
 _OTHER_FILES = 64
-"""The largest number of open files besides the sockets of the devices."""
+"""The maximum number of open files in addition to the sockets of the devices."""
 _PSK_VARIABLE = "MIRROR_DEVICE_PSK"
 
 
@@ -130,7 +130,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
     if follows_stdin:
         stop_with_stdin()
     else:
-        # Only for terminals: a parent program, such as a notebook, would mix it with its own output.
+        # Instructions are printed only on terminals, because a parent program would mix them with its own output.
         label = name if count == 1 else f"{names[0]} to {names[-1]}"
         click.echo(f"{label}: registering with {options.server}", err=True)
     asyncio.run(_serve(options, [(each, kinds[index % len(kinds)]) for index, each in enumerate(names)]))
@@ -139,7 +139,7 @@ def main(*, name: str, kind: str, count: int, follows_stdin: bool, **common: Any
 def _options(
     name: str, count: int, *, psk: bytes | None, identity: str | None, server: str, formats: Sequence[str], **more: Any
 ) -> DeviceOptions:
-    """Check the options, and return the common options of the devices.
+    """Check the options, and return the options that all devices have in common.
 
     Raises:
         click.ClickException: A package is not installed, or two options cannot be combined.
@@ -183,7 +183,7 @@ def _check(name: str, psk: bytes | None, *, count: int, is_secure: bool) -> None
 
 
 def _allow_sockets(count: int) -> None:
-    """Raise the limit of open files, so that each device can have a socket."""
+    """Raise the limit of open files so that each device can have a socket."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 - not on every system

@@ -1,4 +1,4 @@
-"""A LwM2M device: it registers with a server, responds to its requests, and sends notifications of changes."""
+"""A LwM2M device, which registers with a server, responds to its requests, and sends notifications of changes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _CURES = {
 
 
 class RegistrationRejected(Exception):
-    """The server rejected the registration or its update. ``code`` is that of the response, such as ``4.03``."""
+    """The server rejected a registration or its update. ``code`` is the code of the response, such as ``4.03``."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         cure = _CURES.get(code, "the log of the server may have the reason")
@@ -68,15 +68,17 @@ class RegistrationRejected(Exception):
 
 @dataclass(slots=True)
 class Behavior:
-    """The behavior of a device, also misbehavior. It can be changed at any time.
+    """The behavior of a device, including misbehavior for tests. It can be changed at any time.
 
     Attributes:
         responds: Whether the device responds to requests.
-        respond_after: If set, responses wait for this event. An empty acknowledgement is sent first.
-        error_codes: Codes to respond with, by method and path: ``{("PUT", "/3311/0/5850"): "4.03"}``.
-        formats: The supported content formats. A request for another one gets 4.06.
-        notifies_confirmable: Whether notifications of observations are confirmable.
-        notifies: Whether changes are sent.
+        respond_after: An event for which responses wait, or ``None`` to respond immediately. While a response waits, an
+            empty acknowledgement is sent.
+        error_codes: The response codes of requests that fail, by method and path: ``{("PUT", "/3311/0/5850"):
+            "4.03"}``.
+        formats: The supported content formats. A request for another format gets the response 4.06.
+        notifies_confirmable: Whether the notifications of observations are confirmable.
+        notifies: Whether the device sends changes.
     """
 
     responds: bool = True
@@ -88,34 +90,35 @@ class Behavior:
 
 
 class LwM2MDevice:
-    """A LwM2M 1.0 or 1.1 device over CoAP, on the event loop of its caller.
+    """A LwM2M 1.0 or 1.1 device over CoAP, which runs on the event loop of its caller.
 
-    It responds to requests and sends notifications of changes. The caller sets values and updates the registration.
+    The device responds to requests and sends notifications of changes. The caller sets its values and updates its
+    registration.
 
     Args:
-        server: ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
-        endpoint_name: Its name.
-        resources: Its resources.
-        endpoint_type: Its type (``et``).
-        lifetime_seconds: The lifetime of its registration (``lt``).
-        version: The LwM2M version (``lwm2m``). With ``1.1`` it also supports SenML.
-        queue_mode: Whether it registers in queue mode.
-        key: Its pre-shared key. Required for a ``coaps`` server, not allowed for others.
-        links: Encodes the links of its resources.
+        server: The URL of the server, ``coap://HOST[:PORT]`` or ``coaps://HOST[:PORT]``.
+        endpoint_name: The name of the device.
+        resources: The resources of the device.
+        endpoint_type: The type of the device (``et``).
+        lifetime_seconds: The lifetime of the registration (``lt``).
+        version: The LwM2M version (``lwm2m``). With ``1.1`` the device also supports SenML.
+        queue_mode: Whether the device registers in queue mode.
+        key: The pre-shared key. It is required for a ``coaps`` server, and not allowed for a ``coap`` server.
+        links: A function that encodes the links to the resources.
         tuning: The retransmission parameters.
         clock: The clock of values and notification attributes.
 
     Attributes:
-        behavior: Its behavior, which can be changed.
+        behavior: The behavior of the device, which can be changed.
         observations: The observations of the server.
         requests: The last requests of the server.
-        last_seen_at: The time of the last request, or of the response to a ping.
-        is_asleep: Whether it is disconnected from the network until :meth:`wake`.
-        registration_id: The id of its registration. Empty if it is not registered.
-        session_lost: Called on the event loop with the reason when its DTLS session ends.
+        last_seen_at: The time of the last request, or of the last response to a ping.
+        is_asleep: Whether the device is disconnected from the network until :meth:`wake`.
+        registration_id: The id of the registration. It is empty if the device is not registered.
+        session_lost: A function that is called on the event loop with the reason when the DTLS session ends.
 
     Raises:
-        ValueError: ``server`` or a path is not valid, or ``key`` does not fit the scheme of ``server``.
+        ValueError: ``server`` or a path is not valid, or ``key`` does not match the scheme of ``server``.
 
     Source: LwM2M core 6.2 to 6.4.
     """
@@ -164,10 +167,10 @@ class LwM2MDevice:
             self.add(resource)
 
     def add(self, resource: DeviceResource) -> None:
-        """Add a resource. The next registration, or update with links, announces it.
+        """Add a resource. The next registration or update with links announces it.
 
         Raises:
-            ValueError: Its path is not that of a resource.
+            ValueError: ``resource.path`` is not the path of a resource, such as ``/3303/0/5700``.
         """
         *_, resource_id, resource_instance_id = parse_path(resource.path)
         if resource_id is None or resource_instance_id is not None:
@@ -175,46 +178,46 @@ class LwM2MDevice:
         self._resources[resource.path] = resource
 
     def remove(self, path: str) -> None:
-        """Remove a resource."""
+        """Remove the resource at a path. The next registration or update with links no longer announces it."""
         del self._resources[path]
 
     def resource(self, path: str) -> DeviceResource:
-        """Return a resource.
+        """Return the resource at a path.
 
         Raises:
-            KeyError: There is none at this path.
+            KeyError: The device has no resource at this path.
         """
         return self._resources[path]
 
     def value(self, path: str) -> PythonValue | None:
-        """Return the value of a resource."""
+        """Return the value of a resource, or ``None`` if it has no value."""
         return self._resources[path].value
 
     @property
     def port(self) -> int:
-        """The local port. It changes when the device reconnects."""
+        """The local port of the socket. It changes when the device reconnects."""
         return self._open_socket().port
 
     @property
     def lost_datagrams(self) -> int:
-        """The number of datagrams dropped while it was asleep or cut off."""
+        """The number of datagrams that were dropped while the device was asleep or cut off."""
         return self._open_socket().lost
 
     @property
     def is_registered(self) -> bool:
-        """Whether it has a registration that it knows of. The server may have ended it."""
+        """Whether the device has a registration, to its own knowledge. The server may have ended the registration."""
         return bool(self.registration_id)
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has a socket and, with DTLS, a session. If not, the next registration or update opens them."""
+        """Whether the device has a socket and, with DTLS, a session. The next registration or update opens them."""
         return self._socket is not None
 
     async def register(self) -> None:
         """Send a full registration, which ends all observations.
 
         Raises:
-            RegistrationRejected: The server rejected it.
+            RegistrationRejected: The server rejected the registration.
             NoResponse: The server did not respond.
             Unreachable: Nothing can be sent to the server.
             ImportError: DTLSSocket is not installed.
@@ -223,7 +226,7 @@ class LwM2MDevice:
         links = self._links(self._resources.values())
         request = Request("POST", "/rd", self._registration_query(), links.encode(), content_format=LINKS)
         response = await self._request(request)
-        # Some servers send the location in one option, others one option per segment.
+        # Some servers send the location in one option, and others send one option for each segment.
         _, _, self.registration_id = "/".join(response.location).partition("/")
         if not self.registration_id:
             raise RegistrationRejected(response.code, "without a location such as /rd/5a3f")
@@ -248,13 +251,13 @@ class LwM2MDevice:
         """Update the registration.
 
         Args:
-            lifetime_seconds: The new lifetime.
-            with_links: Also send the links, because they changed.
-            binding: The new binding (``b``).
+            lifetime_seconds: The new lifetime, or ``None`` to keep the current one.
+            with_links: Whether to send the links too, because they have changed.
+            binding: The new binding (``b``), or ``None`` to keep the current one.
 
         Raises:
-            RegistrationRejected: The server rejected the update. With 4.04 it does not know the registration, and the
-                device has to register again.
+            RegistrationRejected: The server rejected the update. The code 4.04 means that the server does not know the
+                registration, so the device must register again.
             NoResponse: The server did not respond.
             Unreachable: Nothing can be sent to the server.
         """
@@ -274,7 +277,7 @@ class LwM2MDevice:
         """End the registration.
 
         Raises:
-            RegistrationRejected: The server does not know it.
+            RegistrationRejected: The server does not know the registration.
             NoResponse: The server did not respond.
             Unreachable: Nothing can be sent to the server.
         """
@@ -287,7 +290,7 @@ class LwM2MDevice:
             response = await self._open_socket().request(request)
         except (NoResponse, Unreachable):
             if self._key is not None:
-                # A restarted server does not know the session.
+                # The server does not know the session, because it was restarted.
                 self._close_socket()
             raise
         if not response.is_success:
@@ -297,7 +300,7 @@ class LwM2MDevice:
         return response
 
     async def send(self, *paths: str, content_format: int = JSON_RECORDS) -> Response:
-        """Send values with their times (LwM2M 1.1 Send). Source: LwM2M core 6.4.6.
+        """Send values with their times by the Send operation of LwM2M 1.1. Source: LwM2M core 6.4.6.
 
         Raises:
             NoResponse: The server did not respond.
@@ -313,7 +316,7 @@ class LwM2MDevice:
         return {path: value for path, value in found if value is not None}
 
     async def ping(self) -> bool:
-        """Ping the server. If it does not respond, the next message opens another session.
+        """Ping the server. If the server does not respond, the next message opens a new session.
 
         Raises:
             Unreachable: The device is not connected.
@@ -329,23 +332,23 @@ class LwM2MDevice:
         """Set the value of a resource, and notify its observers.
 
         Raises:
-            KeyError: The device has no such resource.
-            InvalidValue: The value is not of the declared type.
+            KeyError: The device has no resource at this path.
+            InvalidValue: The value does not have the declared type.
         """
         self._resources[path].set(value, self._clock.now())
         self.report(path)
 
     def sleep(self) -> None:
-        """Disconnect from the network. Messages to it are lost, and changes are sent after it wakes up."""
+        """Disconnect from the network. Messages to the device are lost, and changes are sent after it has woken up."""
         self.is_asleep = True
         self._mute(muted=True)
 
     async def wake(self, *, from_new_port: bool = False, registers: bool = False) -> None:
-        """Reconnect to the network, with a registration update or a full registration.
+        """Reconnect to the network, and send a registration update or a full registration.
 
         Args:
-            from_new_port: Use another port, as after a change of a NAT mapping, and another DTLS session.
-            registers: Send a full registration, which ends all observations.
+            from_new_port: Whether to use another port and a new DTLS session, as after a change of a NAT mapping.
+            registers: Whether to send a full registration, which ends all observations.
 
         Raises:
             RegistrationRejected: The server rejected the update or the registration.
@@ -360,11 +363,11 @@ class LwM2MDevice:
         await (self.register() if registers else self.update())
 
     def cut_off(self) -> None:
-        """Disconnect from the network: all messages in both directions are lost."""
+        """Disconnect from the network, so that all messages in both directions are lost."""
         self._mute(muted=True)
 
     def restore(self) -> None:
-        """Reconnect to the network, without a message to the server."""
+        """Reconnect to the network, without sending a message to the server."""
         self._mute(muted=False)
 
     def _mute(self, *, muted: bool) -> None:
@@ -372,10 +375,10 @@ class LwM2MDevice:
             self._socket.is_muted = muted
 
     async def restart(self, *, keeps_registration: bool = False) -> None:
-        """Restart as after a power failure: with another port, other message ids, and no observations.
+        """Restart as after a power failure, with another port, other message ids, and no observations.
 
         Args:
-            keeps_registration: Only update the registration, because the device stored its id.
+            keeps_registration: Whether to only update the registration, as a device that has stored its id does.
 
         Raises:
             RegistrationRejected: The server rejected the update or the registration.
@@ -387,12 +390,12 @@ class LwM2MDevice:
         await (self.update() if keeps_registration else self.register())
 
     async def close(self) -> None:
-        """Close the socket, without :meth:`deregister`."""
+        """Close the socket, without ending the registration."""
         self._cancel_timer()
         self._close_socket()
         if self._own_clock is not None:
             self._own_clock.close()
-        # The loop closes the socket and cancels running responses in its next turn.
+        # The event loop closes the socket and cancels the running responses in its next turn.
         await asyncio.sleep(0)
 
     async def _connect(self) -> None:
@@ -431,14 +434,14 @@ class LwM2MDevice:
         self.observations.end(token)
 
     def notification_undelivered(self, token: bytes) -> None:
-        """End the observation with this token. If its resource is auto-observed, send the value again."""
+        """End the observation with this token. If the resource is auto-observed, its value is sent again."""
         self.observations.end(token)
         for resource in self._auto_observed():
             if _token(resource) == token:
                 self._auto_sent[resource.path] = None
 
     def session_ended(self) -> None:
-        """Close the socket. The next registration or update opens a new session."""
+        """Close the socket, because the DTLS session ended. The next registration or update opens a new session."""
         self._lose_session("the DTLS session ended")
 
     def _lose_session(self, reason: str) -> None:
@@ -476,7 +479,7 @@ class LwM2MDevice:
         return Observed(response, self.observations.next_sequence())
 
     def _discover(self, path: str, within: list[DeviceResource]) -> str:
-        """Return the links below a path, each with its own attributes. Source: LwM2M core 6.3.2."""
+        """Return the links below a path, each with the attributes of exactly that path. Source: LwM2M core 6.3.2."""
         paths = dict.fromkeys([path, *(each.path for each in sorted(within, key=lambda one: parse_path(one.path)))])
         own = self.observations.own_attributes
         return ",".join(f"<{path}>{''.join(f';{name}={value}' for name, value in own(path).items())}" for path in paths)
@@ -491,7 +494,7 @@ class LwM2MDevice:
         return Response(_NOT_ACCEPTABLE) if payload is None else Response(_CONTENT, payload, content_format)
 
     def _usual_format(self, path: str) -> int:
-        """Return the content format of a response if the request has none."""
+        """Return the content format of a response to a request that does not specify one."""
         if path not in self._resources or TEXT not in self.behavior.formats:
             return TLV
         return OCTETS if is_opaque(path) else TEXT
@@ -505,7 +508,7 @@ class LwM2MDevice:
             return None
 
     def _change(self, request: Request) -> str:
-        """Handle a write, an execute, or Write-Attributes. Return the code of the response."""
+        """Handle a write, an execute or a Write-Attributes request. Return the code of the response."""
         if request.method == "PUT" and request.content_format is None and not request.payload:
             return self._write_attributes(request)
         target = self._resources.get(request.path)
@@ -517,7 +520,7 @@ class LwM2MDevice:
         return _CHANGED
 
     def _write_attributes(self, request: Request) -> str:
-        # Also without a query: some stacks treat any PUT without a content format as Write-Attributes.
+        # This is also the case without a query: some stacks treat any PUT without a content format as Write-Attributes.
         try:
             attributes = self.observations.own_attributes(request.path)
             changed = changed_attributes(attributes, request.query) if request.query else attributes
@@ -557,12 +560,12 @@ class LwM2MDevice:
     # Notifications
 
     def report(self, path: str | None = None) -> None:
-        """Send notifications of changes if the attributes allow them now.
+        """Send notifications of changes if the attributes allow this now.
 
-        Changes while the device sleeps are sent after it has woken up.
+        Changes that happen while the device sleeps are sent after it has woken up.
 
         Args:
-            path: The changed resource, or ``None`` for all resources.
+            path: The path of the changed resource, or ``None`` for all resources.
         """
         if self.is_asleep or self._socket is None or not self.behavior.notifies:
             return
@@ -605,14 +608,14 @@ class LwM2MDevice:
         sequence: int | None = None,
         is_confirmable: bool | None = None,
     ) -> None:
-        """Send a notification, also without an observation. To notify observers, use :meth:`report`.
+        """Send a notification, even without an observation. To notify the observers of a change, use :meth:`report`.
 
         Args:
             token: The token of an observation, or any other token.
             payload: The payload.
-            content_format: CoAP's number of its format.
-            sequence: The Observe option. By default the next number of this device.
-            is_confirmable: Whether it needs an acknowledgement. By default as in :class:`Behavior`.
+            content_format: The number of the payload's CoAP content format.
+            sequence: The value of the Observe option. The default is the next number of this device.
+            is_confirmable: Whether the notification must be acknowledged. The default is set by :class:`Behavior`.
         """
         if is_confirmable is None:
             is_confirmable = self.behavior.notifies_confirmable
@@ -625,7 +628,8 @@ class LwM2MDevice:
 
     def _schedule(self) -> None:
         due_at = min((at for each in self.observations.all() if (at := self._due_at(each)) is not None), default=None)
-        # An early timer schedules another one. Replacing it by a later one would fill the clock with cancelled timers.
+        # A timer that is too early schedules another one. Replacing it by a later one would fill the clock with
+        # cancelled timers.
         if due_at is not None and (self._timer is None or due_at < self._timer.due_at):
             self._cancel_timer()
             self._timer = self._clock.call_at(due_at, self._call_loop)
@@ -635,7 +639,7 @@ class LwM2MDevice:
         earliest_at, latest_at = self.observations.earliest_at(observation), self.observations.latest_at(observation)
         if earliest_at > now and self._observed(observation) != observation.sent:
             return earliest_at
-        # A notification that is overdue waits for the next contact.
+        # An overdue notification waits for the next contact.
         return None if latest_at is None or latest_at <= now else latest_at
 
     def _observed(self, observation: DeviceObservation) -> bytes | None:
@@ -648,7 +652,7 @@ class LwM2MDevice:
             self._timer = None
 
     def _call_loop(self) -> None:
-        # The clock may call this on another thread.
+        # The clock may call this function on another thread.
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._report_due)
 

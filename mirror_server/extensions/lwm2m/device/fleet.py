@@ -1,6 +1,6 @@
-"""Devices that run on their own: they measure, update their registrations, sleep in queue mode, and reconnect.
+"""Devices that run on their own. They measure, update their registrations, sleep in queue mode, and reconnect.
 
-They run on the event loop of the caller, or on a separate thread.
+They run on the event loop of the caller or on a separate thread.
 """
 
 from __future__ import annotations
@@ -21,29 +21,30 @@ from mirror_server.extensions.lwm2m.registration_parameters import Version
 from mirror_server.extensions.lwm2m.transport_api import NoResponse, Unreachable
 
 AWAKE_SECONDS = 93
-"""The time that a device in queue mode listens after its last message (MAX_TRANSMIT_WAIT). Source: LwM2M core 6.5."""
+"""The time for which a device in queue mode listens after its last message. Source: LwM2M core 6.5."""
 CONTACT_SECONDS = 15 * 60
 """The interval at which a device in queue mode wakes up."""
 PING_SECONDS = 30
 """The time without a message over DTLS after which a device pings the server.
 
-A restarted server does not know the session and cannot send requests. Without DTLS it knows the address of the device.
+A restarted server does not know the session, so it cannot send requests before the device reconnects. Without DTLS, the
+server knows the address of the device.
 """
 _DEREGISTER_SECONDS = 5
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 5, 300
 _CONCURRENT_REGISTRATIONS = 20
-"""The maximum number of devices that register concurrently. With more, messages would be lost."""
+"""The maximum number of devices that register concurrently. With more devices, messages would be lost."""
 _JOIN_SECONDS = 30.0
 
 
 class DeviceRunner:
-    """Runs one device until the task is cancelled.
+    """Runs one device until its task is cancelled.
 
     Args:
-        device: The device.
-        model: The model of its values.
-        clock: The clock of measurements, updates and sleep.
-        log: Called with a line of text for each event.
+        device: The device to run.
+        model: The model of the device's values.
+        clock: The clock for measurements, updates and sleep.
+        log: A function that is called with a line of text for each event.
     """
 
     def __init__(self, device: LwM2MDevice, model: ModelledDevice, clock: Clock, log: Callable[[str], None]) -> None:
@@ -73,13 +74,13 @@ class DeviceRunner:
         self._log(f"registered as /rd/{self._device.registration_id} from port {self._device.port}")
 
     async def run(self) -> None:
-        """Measure, update and sleep. Never returns."""
+        """Measure, update and sleep in a loop. This never returns."""
         while True:
             await self._wait_until(self._next_due_at())
             await self._perform_due()
 
     async def stop(self) -> None:
-        """Deregister if the server responds, and close the device."""
+        """Deregister the device if the server responds, and close the device."""
         try:
             async with asyncio.timeout(_DEREGISTER_SECONDS):
                 if self._device.is_registered:
@@ -93,12 +94,12 @@ class DeviceRunner:
             await self._device.close()
 
     async def _wait_until(self, due_at: Instant) -> None:
-        """Wait until a time, or until the session is lost."""
+        """Wait until this time, or until the DTLS session is lost."""
         loop = asyncio.get_running_loop()
         self._wake_up.clear()
 
         def call() -> None:
-            # The clock may call this on another thread.
+            # The clock may call this function on another thread.
             loop.call_soon_threadsafe(self._wake_up.set)
 
         timer = self._clock.call_at(due_at, call)
@@ -123,7 +124,7 @@ class DeviceRunner:
     def _renewal_at(self) -> Instant:
         if self._retry_at is not None:
             return self._retry_at
-        # The time has passed already: a lost session is renewed at once.
+        # This time has already passed, so a device that has lost its session renews its registration immediately.
         if not self._device.is_connected:
             return self._renewed_at
         renewal_at = after_seconds(self._renewed_at, self._device.lifetime_seconds / 2)
@@ -162,7 +163,7 @@ class DeviceRunner:
             self._note_contact()
 
     async def _make_contact(self) -> None:
-        """Wake up if asleep, and update the registration or register again."""
+        """Wake up if the device is asleep. Update the registration, or register again."""
         try:
             if self._device.is_asleep:
                 self._log("wakes")
@@ -170,7 +171,7 @@ class DeviceRunner:
             elif self._device.is_registered:
                 await self._device.update()
         except RegistrationRejected as error:
-            # The server has no such registration any more. The device has cleared it, and registers again below.
+            # The server no longer has the registration. The device has cleared it, and registers again below.
             if error.code != "4.04":
                 raise
         if not self._device.is_registered:
@@ -180,7 +181,10 @@ class DeviceRunner:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """The common options of a fleet; see :class:`LwM2MDevice`. ``formats`` are by default all of the version."""
+    """The options that all devices of a fleet have in common. See :class:`LwM2MDevice`.
+
+    ``formats`` are the supported content formats. By default, all formats of the version are supported.
+    """
 
     server: str
     version: Version = "1.0"
@@ -192,16 +196,16 @@ class DeviceOptions:
 
 
 class DeviceFleet:
-    """Devices of the simulator's kinds, on one event loop.
+    """Devices of the simulator's kinds that run on one event loop.
 
     Args:
-        options: The common options of the devices.
-        devices: Name and kind of each device.
+        options: The options that all devices have in common.
+        devices: The name and the kind of each device.
         clock: The clock of all devices.
-        log: Called with a line of text for each event.
+        log: A function that is called with a line of text for each event.
 
     Attributes:
-        devices: The devices, by name.
+        devices: The devices by name.
     """
 
     FAILURES = (RegistrationRejected, NoResponse, Unreachable)
@@ -240,7 +244,7 @@ class DeviceFleet:
         self._runners.append(DeviceRunner(device, model, clock, log))
 
     async def start(self) -> None:
-        """Register all devices, and run them.
+        """Register all devices and start to run them.
 
         Raises:
             RegistrationRejected: The server rejected a registration.
@@ -265,7 +269,7 @@ class DeviceFleet:
         self._tasks = [asyncio.create_task(runner.run()) for runner in self._runners]
 
     async def stop(self) -> None:
-        """Deregister all devices, and close their sockets."""
+        """Deregister all devices and close their sockets."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -273,9 +277,9 @@ class DeviceFleet:
 
 
 class BackgroundFleet:
-    """A fleet on a separate thread, for programs without an event loop.
+    """A fleet on a separate thread, for programs that have no event loop.
 
-    The devices register when it is created. At the end of a ``with`` block they deregister::
+    The devices register when the fleet is created. They deregister at the end of a ``with`` block::
 
         options = DeviceOptions("coap://127.0.0.1:5683")
         with BackgroundFleet(options, [("my-sensor", "thermometer")], clock, print) as background:
@@ -283,10 +287,10 @@ class BackgroundFleet:
             background.call(background.fleet.devices["my-sensor"].wake)
 
     Args:
-        options: The common options of the devices.
-        devices: Name and kind of each device.
+        options: The options that all devices have in common.
+        devices: The name and the kind of each device.
         clock: The clock of all devices.
-        log: Called with a line of text for each event, on the thread of the fleet.
+        log: A function that is called on the thread of the fleet with a line of text for each event.
 
     Raises:
         RegistrationRejected: The server rejected a registration.
@@ -308,7 +312,7 @@ class BackgroundFleet:
             raise
 
     def call(self, action: Callable[[], object]) -> None:
-        """Call a function, also a coroutine function, on the thread of the fleet, and wait until it has ended."""
+        """Call a function or coroutine function on the thread of the fleet, and wait until it has ended."""
 
         async def act() -> None:
             done = action()

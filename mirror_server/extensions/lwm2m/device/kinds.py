@@ -1,4 +1,4 @@
-"""Devices of the simulator's kinds over CoAP, with the same resources, rules, models and measurement intervals."""
+"""Devices of the simulator's kinds over CoAP. Their resources, rules, models and measurement intervals are the same."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NO_KINDS = (
     "mirror-device needs the models of the simulated devices, which are not installed; reinstall them:"
     " pip install --force-reinstall 'device-state-mirror[lwm2m]'"
 )
-"""The error message if there are no kinds."""
+"""The error message if the simulator is not installed, so that there are no kinds."""
 
 _FIRST_TOKEN = 0x0100
 
 
 def kinds_by_name() -> Mapping[str, DeviceKind]:
-    """Return the kinds of the simulated devices. Empty if the simulator is not installed."""
+    """Return the kinds of the simulated devices by name. The result is empty if the simulator is not installed."""
     try:
         from mirror_server.extensions.simulator.kinds import KINDS_BY_NAME  # noqa: PLC0415 - another extension
     except ModuleNotFoundError:
@@ -33,22 +33,22 @@ def kinds_by_name() -> Mapping[str, DeviceKind]:
 
 
 class ModelledDevice:
-    """The resources of a device of one kind, and the model of its values.
+    """The resources of a device of one kind, with a model of their values.
 
     Args:
-        kind: One of the simulator's kinds, such as ``weather-station``.
-        endpoint_name: The name of the device. Its values depend on the name and the seed.
-        seed: The same seed and name produce the same values.
-        now: Returns the current time.
-        executed: Called with path and argument of each execute.
+        kind: The name of a kind of the simulator, such as ``weather-station``.
+        endpoint_name: The name of the device. The values depend on this name and the seed.
+        seed: The seed of the values. The same seed and name always produce the same values.
+        now: A function that returns the current time.
+        executed: A function that is called with the path and the argument of each execute request.
 
     Attributes:
-        endpoint_type: The type for the registration.
-        resources: The resources for a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`. Values
-            written to them change the model.
+        endpoint_type: The endpoint type for the registration.
+        resources: The resources for a :class:`~mirror_server.extensions.lwm2m.device.device.LwM2MDevice`. Values that
+            are written to them change the model.
 
     Raises:
-        KeyError: There is no such kind.
+        KeyError: There is no kind with this name.
         ImportError: The simulator is not installed.
     """
 
@@ -91,19 +91,19 @@ class ModelledDevice:
         return resource
 
     def measure(self, device: LwM2MDevice) -> None:
-        """Set the values of the device to the current values of its model."""
+        """Set the values of the device to the current values of the model."""
         for resource in self.resources:
             path = resource.path
             if self._model.modeled(path) is not None:
                 device.set_value(path, _typed(self._model.reading(path, self._now()).text, path))
 
     def next_measurement_at(self) -> Instant | None:
-        """Return the time of the next measurement, or ``None`` if there is none."""
+        """Return the time of the next measurement, or ``None`` if no resource is measured."""
         rules = filter(None, map(self._model.modeled, self._model.resources))
         return min((self._model.next_period_after(self._now(), rule.period_seconds) for rule in rules), default=None)
 
     def next_contact_at(self, period_seconds: int) -> Instant:
-        """Return the time of the next contact in queue mode. The offset within the period depends on the device."""
+        """Return the time of the next contact in queue mode. Each device has a different offset within the period."""
         return self._model.next_period_after(self._now(), period_seconds)
 
 

@@ -1,4 +1,4 @@
-"""The resources of a device: their links, payloads and observations.
+"""The resources of a device, with their links, payloads and observations.
 
 Source: LwM2M core 5.1.2, 6.2.1, 6.4, and its data formats; RFC 6690; RFC 7641.
 """
@@ -48,14 +48,17 @@ class DeviceResource:
     """A resource of a device.
 
     Attributes:
-        path: Its path, such as ``/3303/0/5700``.
-        value: Its value, or ``None`` if it has none, for example because it is executable.
-        writable: Whether the server can write it.
-        observable: Whether it is announced as observable.
-        auto_observed_token: If set, changes are sent without an observe request, with this token of two bytes.
-        accepts: Returns whether a value of the declared type can be written. By default any can.
-        on_write: Called with each written value.
-        on_execute: Called with the argument of each execute. If set, the resource is executable.
+        path: The path of the resource, such as ``/3303/0/5700``.
+        value: The value, or ``None`` if there is no value, for example because the resource is executable.
+        writable: Whether the server may write the resource.
+        observable: Whether the device announces the resource as observable.
+        auto_observed_token: The token, of two bytes, with which changes are sent without an observe request. ``None``
+            if the resource is not auto-observed.
+        accepts: A function that returns whether a value of the declared type may be written. By default, all
+            values may be written.
+        on_write: A function that is called with each written value.
+        on_execute: A function that is called with the argument of each execute request. It makes the resource
+            executable.
         changed_at: The time of the last change of the value.
     """
 
@@ -71,11 +74,11 @@ class DeviceResource:
 
     @property
     def is_executable(self) -> bool:
-        """Whether it can be executed. It then has no value."""
+        """Whether the resource can be executed. In that case it has no value."""
         return self.on_execute is not None
 
     def can_be_set_to(self, value: PythonValue) -> bool:
-        """Whether a value can be written: it has the declared type and range, and is accepted."""
+        """Return whether a value may be written. It must have the declared type and range, and be accepted."""
         try:
             encode(value, self.path, allow_read_only=True)
         except InvalidValue:
@@ -83,7 +86,7 @@ class DeviceResource:
         return self.accepts is None or self.accepts(value)
 
     def set(self, value: PythonValue, now: Instant) -> None:
-        """Set the value.
+        """Set the value of the resource.
 
         Raises:
             InvalidValue: The value does not have the declared type and range.
@@ -94,12 +97,13 @@ class DeviceResource:
 
 
 def changed_attributes(attributes: Mapping[str, int], query: Iterable[str]) -> dict[str, int]:
-    """Return the notification attributes after Write-Attributes: ``pmin=5`` sets one, ``pmin`` removes it.
+    """Return the notification attributes after a Write-Attributes request.
 
-    ``pmin`` is the minimum time between two notifications in seconds, ``pmax`` the maximum.
+    The query ``pmin=5`` sets an attribute, and ``pmin`` removes it. ``pmin`` is the minimum time between two
+    notifications in seconds, and ``pmax`` is the maximum time.
 
     Raises:
-        ValueError: The query is empty, or has an unknown attribute or one that is not a number of seconds.
+        ValueError: The query is empty, or it has an unknown attribute or a value that is not a number of seconds.
 
     Source: LwM2M core 5.1.2.
     """
@@ -118,13 +122,13 @@ def _seconds(text: str) -> int:
 
 
 def outer_paths(path: str) -> list[str]:
-    """Return a path and the paths above it: ``/3303/0/5700``, ``/3303/0``, ``/3303``."""
+    """Return a path and all paths above it, for example ``/3303/0/5700``, ``/3303/0`` and ``/3303``."""
     words = path.strip("/").split("/")
     return ["/" + "/".join(words[:length]) for length in range(len(words), 0, -1)]
 
 
 def write_links(resources: Iterable[DeviceResource]) -> str:
-    """Return the links of a registration. Source: LwM2M core 6.2.1; RFC 6690."""
+    """Return the links for a registration. Source: LwM2M core 6.2.1; RFC 6690."""
     links = []
     for resource in sorted(resources, key=lambda resource: parse_path(resource.path)):
         link = f"<{resource.path}>"
@@ -138,7 +142,7 @@ def write_links(resources: Iterable[DeviceResource]) -> str:
 
 @dataclass(slots=True)
 class DeviceObservation:
-    """An observation of a resource or an object instance, with the last notification."""
+    """An observation of a resource or an object instance, with the payload and the time of the last notification."""
 
     path: str
     token: bytes
@@ -148,10 +152,10 @@ class DeviceObservation:
 
 
 class DeviceObservations:
-    """The observations of a device.
+    """The observations of a device, and the notification attributes.
 
     Attributes:
-        sequence: The last used Observe number. It wraps around after 24 bits.
+        sequence: The last Observe number that was used. It has 24 bits and wraps around.
     """
 
     def __init__(self) -> None:
@@ -163,23 +167,23 @@ class DeviceObservations:
         return len(self._by_token)
 
     def all(self) -> list[DeviceObservation]:
-        """Return all observations, in the order of their start."""
+        """Return all observations in the order in which they were started."""
         return list(self._by_token.values())
 
     def next_sequence(self) -> int:
-        """Return the Observe number of the next notification."""
+        """Return the Observe number for the next notification."""
         self.sequence = (self.sequence + 1) % _SEQUENCES
         return self.sequence
 
     def start(self, observation: DeviceObservation) -> None:
-        """Add an observation. It replaces overlapping ones, as in LwM2M stacks that have one per path."""
+        """Add an observation. It replaces overlapping observations, as in LwM2M stacks with one per path."""
         for other in self.all():
             if is_within(other.path, observation.path) or is_within(observation.path, other.path):
                 del self._by_token[other.token]
         self._by_token[observation.token] = observation
 
     def end(self, token: bytes) -> None:
-        """Remove the observation with this token, if there is one."""
+        """Remove the observation with this token, if it exists."""
         self._by_token.pop(token, None)
 
     def clear(self) -> None:
@@ -187,7 +191,7 @@ class DeviceObservations:
         self._by_token.clear()
 
     def affected_by(self, path: str) -> list[DeviceObservation]:
-        """Return the observations that include a resource."""
+        """Return the observations that include the resource at a path."""
         return [each for each in self._by_token.values() if is_within(path, each.path)]
 
     def own_attributes(self, path: str) -> Mapping[str, int]:
@@ -199,18 +203,18 @@ class DeviceObservations:
         self._attributes[path] = attributes
 
     def earliest_at(self, observation: DeviceObservation) -> Instant:
-        """Return the earliest time of the next notification."""
+        """Return the earliest time at which the next notification may be sent."""
         return after_seconds(observation.sent_at, self._inherited(observation).get("pmin", 0))
 
     def latest_at(self, observation: DeviceObservation) -> Instant | None:
-        """Return the time of the next notification if nothing changes, or ``None`` if there is no limit."""
+        """Return the time at which a notification is due even without a change, or ``None`` without ``pmax``."""
         seconds = self._inherited(observation).get("pmax")
         if seconds is None:
             return None
         return max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
 
     def _inherited(self, observation: DeviceObservation) -> dict[str, int]:
-        """Return the attributes that apply to a path. Those of an inner path override those of outer ones."""
+        """Return the attributes that apply to an observation. Attributes of inner paths override outer ones."""
         found: dict[str, int] = {}
         for path in reversed(outer_paths(observation.path)):
             found |= self.own_attributes(path)
@@ -218,7 +222,7 @@ class DeviceObservations:
 
 
 class NotAcceptable(Exception):
-    """A content format cannot represent the values."""
+    """A content format cannot represent the requested values."""
 
 
 def encode_values(
@@ -227,13 +231,13 @@ def encode_values(
     """Encode the values of a resource or an object instance.
 
     Args:
-        values: The values, by path.
+        values: The values by path.
         path: The requested path.
-        content_format: CoAP's number of the format.
-        at: The times of the values, by path, to include in SenML.
+        content_format: The number of the CoAP content format.
+        at: The times of the values by path. They are included in SenML.
 
     Raises:
-        NotAcceptable: The format cannot represent them.
+        NotAcceptable: The format cannot represent the values.
     """
     is_possible = {TEXT: path in values, OCTETS: isinstance(values.get(path), bytes), TLV: path.count("/") > 1}
     if not is_possible.get(content_format, True):
@@ -256,10 +260,10 @@ def _timed(record: dict[Any, Any], label: str | int, path: str, at: Mapping[str,
 
 
 def decode_values(payload: bytes, path: str, content_format: int) -> dict[str, PythonValue]:
-    """Return the values in a payload, by path.
+    """Return the values in a payload by path.
 
     Raises:
-        ValueError: A value does not have the declared type, or cannot be decoded.
+        ValueError: A value cannot be decoded, or it does not have the declared type.
     """
     values = {}
     for found, value in decode_many(payload, CONTENT_TYPES[content_format], path).items():

@@ -1,1 +1,1 @@
-"""The database: its connections, the lock of the leader, and the calls between processes."""
+"""The PostgreSQL database: its connections, the lock of the leader, and the calls between processes."""

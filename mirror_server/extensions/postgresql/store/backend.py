@@ -1,15 +1,15 @@
-"""The store on PostgreSQL. Transactions of several processes run concurrently if they have no conflict key in common.
+"""The store on PostgreSQL. Transactions of several processes run concurrently unless they share a conflict key.
 
-Each process puts all waiting work into one transaction. If all of the work declares conflict keys, the transaction
-shares the lock of writing with others that have different keys. Otherwise it has that lock exclusively. To prevent
-deadlocks, all transactions acquire locks in this order:
+Each process puts all of its waiting work into one transaction. If all of the work declares conflict keys, the
+transaction acquires the writing lock in shared mode, together with a lock for each conflict key. Otherwise it acquires
+the writing lock exclusively. To prevent deadlocks, all transactions acquire locks in this order:
 
-1. the lock of writing, shared or exclusive;
-2. the conflict keys, sorted by their numbers, all of them at the start;
+1. the writing lock, shared or exclusive;
+2. the conflict keys, sorted by their numbers and all at the start;
 3. rows, all of them covered by the conflict keys;
-4. the lock of counting, briefly within one statement.
+4. the counting lock, briefly within one statement.
 
-Work that locks a row that no conflict key covers has to be exclusive. Readers wait for none of these locks.
+Work that locks a row that no conflict key covers must be exclusive. Readers wait for none of these locks.
 """
 
 from __future__ import annotations
@@ -48,21 +48,27 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-# "mirror" in ASCII, and the number 2. The election has the number 3, and the functions of the migrations 1, 4 and 5.
+# "mirror" in ASCII, followed by the number 2. The election uses the number 3, and the migrations use 1, 4 and 5.
 _SCHEMA_LOCK = 0x6D6972726F7202
-# The functions of migration 0002 acquire this lock too, and the other locks of a writing transaction.
+# The functions of migration 0002 acquire this lock and the other locks of a writing transaction.
 _UNDER_WAY = 0x4D520000
-"""The upper half of a lock whose lower part is a number of changes. Its transaction gets larger numbers only."""
-_MAX_CONFLICT_KEYS = 256
-"""The maximum number of locks of a transaction. PostgreSQL has 64 per connection, shared by all connections."""
+"""The upper half of the key of a lock that marks a running transaction.
 
-# Without conflict keys, begin_writing takes the lock of writing exclusively.
+The lower part is the newest revision at the start of the transaction. The transaction gets larger revisions only.
+"""
+_MAX_CONFLICT_KEYS = 256
+"""The maximum number of conflict keys that a transaction locks. If it has more, it runs exclusively.
+
+PostgreSQL has room for 64 locks per connection, in a table that all connections share.
+"""
+
+# Without conflict keys, begin_writing acquires the writing lock exclusively.
 _ALONE = "NULL"
-# One message each, so that a waiting transaction does not also wait for round trips of other processes.
+# Each is sent as one message, so that a waiting transaction does not also wait for the round trips of another process.
 _BEGIN = "BEGIN; SELECT begin_writing({conflict_keys})"
 _END = "SELECT end_writing('{process_id}', {group}, {now}, ARRAY[{payloads}]::text[]); COMMIT"
-# The SQL functions acquire the lock of counting for the session, not for the transaction. After an error in them, only
-# this releases it.
+# The SQL functions acquire the counting lock for the session, not for the transaction. After an error in them, only
+# this command releases it.
 _UNDO = "ROLLBACK; SELECT pg_advisory_unlock_all()"
 _BEGIN_READING = "BEGIN READ ONLY ISOLATION LEVEL REPEATABLE READ"
 _FIND_NUMBERS = (
@@ -72,13 +78,14 @@ _FIND_NUMBERS = (
     f" (SELECT min(((CAST(classid AS bigint) - {_UNDER_WAY}) << 32) + CAST(objid AS bigint)) FROM pg_locks"
     " WHERE locktype = 'advisory' AND granted AND objsubid = 1"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    # Refers to the number, so that it is read before the locks.
+    # The condition refers to the number, so that PostgreSQL reads the number before the locks.
     f" AND CAST(classid AS bigint) BETWEEN {_UNDER_WAY} AND {_UNDER_WAY} + (1 << 21) + 0 * last_value"
     ") AS running FROM revision_numbers)"
     " SELECT set_config('mirror.newest', CAST(newest AS text), false),"
     " set_config('mirror.complete', CAST(least(newest, running) AS text), false) FROM numbers; COMMIT"
 )
-# A number that is stored with a transaction survives a crash. A transaction that ended since may have a larger one.
+# The number that is stored with a transaction survives a crash. A transaction that has ended since then may have a
+# larger one.
 _BEGIN_READING_NUMBERS = (
     f"{_FIND_NUMBERS}; {_BEGIN_READING}; SELECT least(stored, CAST(current_setting('mirror.complete') AS bigint)),"
     " stored <= CAST(current_setting('mirror.newest') AS bigint)"
@@ -89,22 +96,22 @@ _MAX_ATTEMPTS = 20
 
 _OLDEST_VERSION = 140_000
 _TYPES = {
-    # Before "INTEGER", which it contains.
+    # This type comes before "INTEGER", which is a part of it.
     "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT": "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY",
-    # SQLite has 64 bits too.
+    # Integers in SQLite have 64 bits, too.
     "INTEGER": "BIGINT",
     "BLOB": "BYTEA",
-    # Sorted by bytes, as in SQLite, independent of the language of the database.
+    # The column is sorted by bytes, as in SQLite, independently of the language of the database.
     "TEXT": 'TEXT COLLATE "C"',
     "WITHOUT ROWID": "",
 }
-"""The types of migrations, and their equivalents in PostgreSQL."""
+"""The column types in the migrations, which are written for SQLite, and their equivalents in PostgreSQL."""
 _SESSION = "SELECT current_setting('mirror.session', true)"
 _SESSION_CHECKS = 5
 _CONNECT_AGAIN_SECONDS = 0.5
 BUSY_SECONDS = 10
 _RETRY_SECONDS = 0.1
-# VACUUM keeps the rows that a transaction older than ``:now`` may still see.
+# VACUUM keeps rows that a transaction older than ``:now`` may still see.
 _IS_VISIBLE = (
     "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     " AND backend_type = 'client backend'"
@@ -113,15 +120,15 @@ _IS_VISIBLE = (
 # PostgreSQL rejects a NOTIFY payload of 8000 bytes or more.
 _LONGEST_PAYLOAD = 7900
 _LONGEST_MESSAGE = 1000
-# Plans with an index stay good while tables grow. Without sequential scans, the estimated costs of statements that need
-# one are so large that PostgreSQL would compile them, hence no JIT.
+# Plans that use an index stay good while tables grow. Without sequential scans, statements that need one have such a
+# large estimated cost that PostgreSQL would compile them. So JIT is off.
 _QUERY_OPTIONS = "SET enable_seqscan = off; SET jit = off"
 # A process that hangs in the middle of a transaction must not block all others forever.
 _WRITING_OPTIONS = f"{_QUERY_OPTIONS}; SET idle_in_transaction_session_timeout = '10s'; SET lock_timeout = '15s'"
 
 
 class _WritingSession(PostgresSession):
-    """A session that writes, and sends messages to the other processes with the commit."""
+    """A session that writes, and sends messages to the other processes when its transaction is committed."""
 
     def __init__(self, connection: PostgresBackend) -> None:
         super().__init__(connection)
@@ -131,13 +138,14 @@ class _WritingSession(PostgresSession):
         """See :class:`Session`. Messages of work that was rolled back are sent too, which is harmless."""
         super().publish(kind, subject, here=here)
         message = f"{kind} {subject}"
-        # A client sent an id that is so long or has a line break. Such an id does not exist, so no process needs it.
+        # An id that is so long or has a line break was made up by a client. No resource has such an id, so no process
+        # needs the message.
         if len(message.encode()) <= _LONGEST_MESSAGE and "\n" not in message:
             self.messages[message] = None
 
 
 class _ReadingSession(PostgresSession):
-    """A session that reads. It raises :class:`StorageFailed` if the database cannot be reached any more."""
+    """A session that reads. It raises :class:`StorageFailed` if the connection to the database is lost."""
 
     def __init__(self, connection: PostgreSQLConnection, revision: int | None = None) -> None:
         super().__init__(connection)
@@ -175,12 +183,12 @@ class PostgresBackend:
     """A PostgreSQL database; see :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        url: ``postgresql://user:password@host:port/name``, or any other URL of libpq.
-        branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
+        url: The URL in the format of libpq, such as ``postgresql://user:password@host:port/name``.
+        branches: The branches to upgrade to their newest schema, starting with the core. Other tables stay unchanged.
 
     Raises:
-        DatabaseError: The database cannot be reached, the user may not write to it, or servers of another version
-            run on it.
+        DatabaseError: The database cannot be reached, the user may not write to it, or servers of another version are
+            using it.
     """
 
     is_shared = True
@@ -198,17 +206,17 @@ class PostgresBackend:
         self._mark_work = ""
         self._hurries = threading.Event()
         self._readers: set[PostgreSQLConnection] = set()
-        # Several threads use these lists without a lock, because ``append`` and ``pop`` are atomic.
+        # Several threads use these lists without a lock, because ``append`` and ``pop`` are atomic operations.
         self._idle_readers: list[PostgreSQLConnection] = []
         self._idle_query_connections: list[PostgreSQLConnection] = []
         self._connect_again_at = 0.0
 
     def execute(self, statement: str, parameters: Parameters = (), /) -> Cursor:
-        """Execute a statement of the writing thread, on its current connection."""
+        """Execute a statement on the current connection of the writing thread."""
         return self._connection.execute(statement, parameters)
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]], /) -> Cursor:
-        """Execute a statement of the writing thread once for each set of parameters."""
+        """Execute a statement on the connection of the writing thread, once for each set of parameters."""
         return self._connection.executemany(statement, parameters)
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:
@@ -222,7 +230,7 @@ class PostgresBackend:
     def begin_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
         self._connection.run(self._mark_work)
-        # The next piece of work moves the savepoint with one round trip instead of two.
+        # One message ends this savepoint and sets the next one, which saves a round trip.
         self._mark_work = "RELEASE work; SAVEPOINT work"
 
     def undo_work(self) -> None:
@@ -238,7 +246,7 @@ class PostgresBackend:
             self._connection.run(end)
         except psycopg.OperationalError:
             # The connection broke during the commit. Only the database knows whether the commit took effect, so it is
-            # queried on a new connection. To run the work again could store it twice.
+            # queried over a new connection. Running the work again could store it twice.
             if self._connection.is_usable or not self._was_committed():
                 raise
 
@@ -269,7 +277,10 @@ class PostgresBackend:
         return self._on_reader(lambda connection: statement(_ReadingSession(connection)))
 
     def purge(self) -> bool:
-        """Free the space of deleted data. The operator is responsible for the server's log and backups."""
+        """Free the space of deleted rows with VACUUM. Return whether this freed all of them.
+
+        The operator is responsible for the write-ahead log and the backups of PostgreSQL.
+        """
         connection = PostgreSQLConnection(self._url)
         try:
             is_invisible = self._wait_until_invisible(connection)
@@ -279,14 +290,17 @@ class PostgresBackend:
         return is_invisible
 
     def election(self) -> PostgresElection:
-        """Join the election of the leader. Work that is ``by_leader`` is then stored only while this process leads.
+        """Join the election of the leader.
+
+        From then on, work ``by_leader`` is stored only while this process is the leader.
 
         Raises:
             DatabaseError: The database cannot be opened, or a newer version has upgraded its schema.
         """
         election = PostgresElection(self._url, self.process_id)
         try:
-            # Other processes see this one from now on. A newer version may have upgraded the schema just before.
+            # From now on, other processes see this one as running. A newer version may have upgraded the schema just
+            # before.
             _bring_to_newest_schema(self._url, self._branches)
         except DatabaseError:
             election.close()
@@ -295,11 +309,11 @@ class PostgresBackend:
         return election
 
     def damage(self, session: Session) -> list[Violation]:  # noqa: ARG002 - only other kinds read it
-        """Return nothing: PostgreSQL enforces foreign keys, and has pg_amcheck for its files."""
+        """Return an empty list. PostgreSQL enforces foreign keys itself, and pg_amcheck can check its files."""
         return []
 
     def backup(self, path: Path) -> None:
-        """Raise an error, because PostgreSQL has its own tools.
+        """Raise an error, because PostgreSQL has its own tools for backups.
 
         Raises:
             DatabaseError: Always.
@@ -317,13 +331,16 @@ class PostgresBackend:
 
     def close(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # Including the connections of responses that are still being sent.
+        # This includes the connections of responses that are still being sent.
         while self._readers:
             self._readers.pop().close()
         self._connection.close()
 
     def _wait_until_invisible(self, connection: PostgreSQLConnection) -> bool:
-        """Wait until no transaction sees the deleted rows, which VACUUM could not remove. Return false on timeout."""
+        """Wait until no transaction can see the deleted rows, because VACUUM cannot remove visible rows.
+
+        Return false if this takes too long.
+        """
         (now,) = connection.execute("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)").fetchone()
         end_at = time.monotonic() + BUSY_SECONDS
         while connection.execute(_IS_VISIBLE, {"now": now}).fetchone()[0]:
@@ -333,12 +350,12 @@ class PostgresBackend:
         return True
 
     def _begin(self, conflict_keys: str) -> str | None:
-        """Begin a transaction, after those with common locks. Connect again if the connection is broken."""
+        """Begin a transaction, which waits for conflicting transactions. Connect again if the connection is broken."""
         command = _BEGIN.format(conflict_keys=conflict_keys)
         try:
             found = self._connection.run(command)
         except psycopg.OperationalError:
-            # Not a broken connection but another error, such as a lock timeout.
+            # If the connection still works, this is another error, such as a lock timeout.
             if self._connection.is_usable:
                 raise
             self._connection = self._connect_writer()
@@ -346,11 +363,14 @@ class PostgresBackend:
         return None if found is None else found[0]
 
     def _was_committed(self) -> bool:
-        """Whether a transaction whose commit got no response is on disk. Wait until PostgreSQL is available."""
+        """Return whether a transaction was committed although its commit got no response.
+
+        This waits until PostgreSQL is available.
+        """
         while True:
             try:
-                # The transaction in doubt shared this lock. When this call has it alone, that transaction has ended,
-                # with or without a commit.
+                # The transaction in doubt shared the writing lock. When this call has acquired it exclusively, that
+                # transaction has ended, with or without a commit.
                 self._begin(_ALONE)
                 return processes.last_group(self.writing, self.process_id) == self._group
             except (psycopg.Error, StorageFailed):
@@ -367,7 +387,7 @@ class PostgresBackend:
         return connection
 
     def _on_reader(self, run: Callable[[PostgreSQLConnection], T]) -> T:
-        """Run a single statement. Connections that broke while they were idle are dropped."""
+        """Run a single statement on an idle connection or a new one. Connections that broke while idle are dropped."""
         for connection in _popped(self._idle_query_connections):
             with suppress(StorageFailed):
                 return self._response_on(connection, run)
@@ -386,14 +406,17 @@ class PostgresBackend:
             self._drop(connection)
             raise
         except Exception:
-            # The statement failed, but the connection still works.
+            # The statement failed, but the connection can still be used.
             self._idle_query_connections.append(connection)
             raise
         self._idle_query_connections.append(connection)
         return response
 
     def _begin_reading(self, command: str) -> tuple[PostgreSQLConnection, Row | None]:
-        """Return a connection in a transaction, and the result of the begin. Drop connections that broke while idle."""
+        """Return a connection with an open transaction, and the row that the begin command returned.
+
+        Connections that broke while idle are dropped.
+        """
         for connection in _popped(self._idle_readers):
             try:
                 return connection, connection.run(command)
@@ -408,7 +431,7 @@ class PostgresBackend:
 
     def _new_reader(self) -> PostgreSQLConnection:
         if time.monotonic() < self._connect_again_at:
-            # The thread of the web server must not wait repeatedly for an unavailable database.
+            # A thread of the web server must not wait repeatedly for an unavailable database.
             raise unreachable()
         try:
             connection = PostgreSQLConnection(self._url)
@@ -433,17 +456,17 @@ class PostgresBackend:
 
 def _popped(idle: list[PostgreSQLConnection]) -> Iterator[PostgreSQLConnection]:
     """Remove and yield idle connections until the caller stops."""
-    # Other threads take connections from the list too, so it can become empty at any moment.
+    # Other threads remove connections from the list too, so the list can become empty at any moment.
     with suppress(IndexError):
         while True:
             yield idle.pop()
 
 
 def _number_of(connection: PostgreSQLConnection, found: Row) -> int:
-    """Return the number up to which the transaction sees all changes.
+    """Return the revision up to which the transaction sees all changes.
 
-    It should be the number of the newest visible change. It is smaller if another transaction ended between the two
-    reads, so they are repeated a few times.
+    This should be the revision of the newest visible change. It is smaller if another transaction ended between the two
+    reads of the begin command. In that case the reads are repeated, up to a limit.
     """
     number, is_newest = found
     with storage_errors():
@@ -460,7 +483,7 @@ def _version(connection: PostgreSQLConnection) -> Hashable:
 
 
 def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
-    """Create the schema, or upgrade an older one that no server uses. Wait for other processes that do the same."""
+    """Create the schema, or upgrade an older one that no server uses. Wait for other processes that are doing this."""
     connection = opened(url)
     try:
         if connection.server_version < _OLDEST_VERSION:
@@ -478,10 +501,10 @@ def _bring_to_newest_schema(url: str, branches: Sequence[Branch]) -> None:
 
 
 def _check_sessions(connection: PostgreSQLConnection, url: str) -> None:
-    """Check that each connection is a separate session, which locks and LISTEN need.
+    """Check that each connection is a separate session, because locks and LISTEN require this.
 
-    With a pooler in transaction mode, a setting of one connection appears in another one, or is lost. Which of its
-    connections it selects depends on its load, so this is tried several times.
+    With a pooler in transaction mode, a setting of one connection appears in another connection or is lost. The pooler
+    selects a connection according to its load, so the check is repeated several times.
 
     Raises:
         DatabaseError: A pooler shares sessions between connections.
@@ -510,18 +533,18 @@ def _versions(connection: PostgreSQLConnection) -> dict[str, str]:
 
 
 def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Branch]) -> None:
-    # Do not wait forever for another process or a table that is in use.
+    # The upgrade must not wait forever for another process or for a table that is in use.
     connection.run(f"SET lock_timeout = '{schema.UPGRADE_SECONDS * 1000:.0f}ms'")
-    # Processes that start simultaneously must not both change the schema. The lock is acquired even if the schema is
-    # the newest one, because another process may be upgrading it.
+    # Processes that start at the same time must not both change the schema. The lock is acquired even if the schema is
+    # current, because another process may be upgrading it.
     connection.run(f"SELECT pg_advisory_lock({_SCHEMA_LOCK})")
     found = _versions(connection)
     outdated = schema.outdated(name, branches, found)
     if not outdated:
         return
-    # Tables of an extension do not disturb servers that run without it.
+    # New tables of an extension do not disturb servers that run without this extension.
     used = [f"{each.name} {found[each.name]} instead of {each.newest}" for each in outdated if each.name in found]
-    # A server marks itself as alive before it waits for this lock to check the schema, so none is missed here.
+    # A server marks itself as alive before it waits for this lock to check the schema, so no server is missed here.
     if used and processes.any_alive(Session(connection)):
         raise DatabaseError(
             f"the database {name} has the schema of an older version ({', '.join(used)}), and"
@@ -533,14 +556,14 @@ def _upgrade(connection: PostgreSQLConnection, name: str, branches: Sequence[Bra
 
 
 def _of_postgresql(script: str) -> str:
-    """Convert the statements of a migration, which are for SQLite, to PostgreSQL."""
+    """Convert the script of a migration from SQLite to PostgreSQL."""
     for of_sqlite, of_postgresql in _TYPES.items():
         script = re.sub(rf"\b{of_sqlite}\b", of_postgresql, script)
     return script
 
 
 def _cure(error: psycopg.Error) -> str:
-    """Return the fix for a schema that could not be changed. Nothing was changed."""
+    """Return the advice for the user when the schema could not be changed. Nothing was changed in that case."""
     if isinstance(error, errors.InsufficientPrivilege):
         return (
             "its user must own the mirror's tables, and be allowed to create tables; connect as the user that created"
@@ -552,8 +575,8 @@ def _cure(error: psycopg.Error) -> str:
 
 
 def _locks_of(conflict_keys: Collection[str] | None) -> str:
-    """Return the sorted numbers of the locks of conflict keys, or :data:`_ALONE`."""
-    # Not ``hash()``, which differs between processes. PostgreSQL's integers are signed.
+    """Return the sorted lock numbers of the conflict keys as an SQL array, or :data:`_ALONE` to run exclusively."""
+    # ``hash()`` cannot be used, because it differs between processes. PostgreSQL's integers are signed.
     numbers = () if conflict_keys is None else sorted({zlib.crc32(each.encode()) - 2**31 for each in conflict_keys})
     if conflict_keys is None or len(numbers) > _MAX_CONFLICT_KEYS:
         return _ALONE
@@ -561,7 +584,7 @@ def _locks_of(conflict_keys: Collection[str] | None) -> str:
 
 
 def _payloads(process_id: str, messages: Sequence[str]) -> Iterator[str]:
-    """Yield the messages in as few notifications as possible."""
+    """Yield NOTIFY payloads with the messages, as few as possible."""
     lines, size = [process_id], len(process_id)
     for message in messages:
         added = 1 + len(message.encode())

@@ -1,4 +1,4 @@
-"""The PostgreSQL connection with the advisory lock of the leader and the NOTIFY messages of other processes."""
+"""The PostgreSQL connection that holds the lock of the leader and receives the NOTIFY messages of other processes."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _log = logging.getLogger(__name__)
 
 _LEADER_LOCK = 0x6D6972726F7203
 _OPTIONS = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
-"""Options with which PostgreSQL soon notices that the leader's machine is unreachable."""
+"""Settings that make PostgreSQL notice quickly when the leader's machine is unreachable."""
 
 
 class PostgresElection:
-    """A connection that marks this process as alive, and holds the lock of the leader.
+    """A connection that marks this process as alive, competes for the lock of the leader, and receives messages.
 
-    After it is opened, it raises only StorageFailed.
+    After the connection was opened, its methods raise only :class:`StorageFailed`.
 
     Args:
-        url: The database.
+        url: The URL of the database.
         process_id: The id of this process.
 
     Attributes:
-        token: The token that is stored while this process is the leader; otherwise empty.
+        token: The token that the database stores while this process is the leader. Otherwise it is empty.
 
     Raises:
         DatabaseError: The database cannot be opened.
@@ -49,30 +49,30 @@ class PostgresElection:
         self._prepare()
 
     def try_lock(self) -> bool:
-        """Try to acquire the lock of the leader. Return whether it was free."""
+        """Try to acquire the lock of the leader. Return whether this process has it now."""
         with storage_errors():
             is_free = self._connection.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LEADER_LOCK}).fetchone()
         return bool(is_free[0])
 
     def unlock(self) -> None:
-        """Release the lock."""
+        """Release the lock of the leader."""
         try:
             self._connection.execute("SELECT pg_advisory_unlock_all()")
         except psycopg.Error:
             _log.debug("the lock was released with the connection", exc_info=True)
 
     def leader_token(self) -> str | None:
-        """Return the token that the leader stored, or ``None`` if there never was a leader."""
+        """Return the token of the current or last leader, or ``None`` if there never was a leader."""
         with storage_errors():
             return Session(self._connection).setting(LEADER)
 
     def listen(self) -> None:
-        """Start to receive messages."""
+        """Start to receive the messages of other processes."""
         with storage_errors():
             self._connection.run(f"LISTEN {CHANNEL}")
 
     def messages(self, seconds: float) -> Iterator[list[str]]:
-        """Yield the messages of other processes for this time, grouped by NOTIFY payload."""
+        """Yield the messages that arrive within this number of seconds, as one list for each NOTIFY payload."""
         with storage_errors():
             for payload in self._connection.notifications(seconds):
                 sender, *messages = payload.split("\n")
@@ -82,10 +82,10 @@ class PostgresElection:
                     return
 
     def end_messages(self) -> None:
-        """End :meth:`messages` early."""
+        """Make :meth:`messages` return early."""
         payload = f"{self.process_id}\n{END}"
         try:
-            # On a separate connection, because the thread of :meth:`messages` waits on the other one.
+            # A separate connection is needed, because the thread of :meth:`messages` is waiting on the other one.
             connection = PostgreSQLConnection(self._url)
             connection.execute("SELECT pg_notify(:channel, :payload)", {"channel": CHANNEL, "payload": payload})
             connection.close()
@@ -93,7 +93,7 @@ class PostgresElection:
             _log.debug("the wait for messages could not be ended early", exc_info=True)
 
     def reconnect(self) -> bool:
-        """Connect again, without the lock. Return whether the database responds."""
+        """Connect again, without acquiring the lock. Return whether the database responds."""
         try:
             self._connection = PostgreSQLConnection(self._url)
             self._prepare()

@@ -1,4 +1,4 @@
-"""A PostgreSQL database, before it is opened."""
+"""The location of a PostgreSQL database, from which the database is opened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BRANCH = Branch("postgresql", Path(__file__).parent.parent / "migrations")
 
 
 class PostgresLocation(Location):
-    """The PostgreSQL database of a URL in the format of libpq."""
+    """The location of a PostgreSQL database, as a URL in the format of libpq."""
 
     coordinator = "mirror_server.extensions.postgresql.coordinator:PostgresCoordinator"
 
@@ -24,7 +24,7 @@ class PostgresLocation(Location):
             raise DatabaseError(
                 f"cannot use a PostgreSQL database: {error}; pip install 'device-state-mirror[server,postgresql]'"
             ) from error
-        # After the core, because it replaces a table of it.
+        # The branch comes after the core, because it replaces a table of the core.
         return PostgresBackend(self.url, [*branches, BRANCH])
 
     def file(self) -> Path:

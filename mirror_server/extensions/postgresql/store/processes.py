@@ -1,4 +1,4 @@
-"""The processes on one database, and the calls that they forward to the leader."""
+"""The stored data of the processes on one database, and the calls that they forward to the leader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from mirror_server.store.session import Session
 
 _ALIVE = 0x6D6972
 _LIVENESS_LOCKS = (
-    # ``objsubid`` 2 marks locks with two keys.
+    # ``objsubid`` 2 marks advisory locks with two keys.
     "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     " AND classid = CAST(:kind AS oid)"
@@ -15,7 +15,7 @@ _LIVENESS_LOCKS = (
 
 
 def last_group(session: Session, process_id: str) -> int | None:
-    """Return the number of the last stored transaction of a process."""
+    """Return the number of the last transaction that a process stored, or ``None`` if it has stored none."""
     number: int | None = session.scalar(
         "SELECT last_group FROM processes WHERE process_id = :process_id", process_id=process_id
     )
@@ -23,15 +23,15 @@ def last_group(session: Session, process_id: str) -> int | None:
 
 
 def hold_liveness_lock(session: Session, process_id: str) -> None:
-    """Mark a process as alive while this connection is open."""
+    """Mark a process as alive for as long as the connection of this session is open."""
     session.run("SELECT pg_advisory_lock_shared(CAST(:kind AS int), hashtext(:id))", kind=_ALIVE, id=process_id)
 
 
 def is_alive(session: Session, process_id: str) -> bool:
-    """Whether a process is connected to the database."""
+    """Return whether a process is connected to the database."""
     return bool(
         session.scalar(
-            # ``objid`` is unsigned and ``hashtext`` signed, so their bits are compared.
+            # ``objid`` is unsigned but ``hashtext`` is signed, so their bits are compared.
             f"SELECT EXISTS ({_LIVENESS_LOCKS} AND CAST(CAST(objid AS bigint) AS bit(32)) ="
             " CAST(CAST(hashtext(:id) AS bigint) AS bit(32)))",
             kind=_ALIVE,
@@ -41,12 +41,12 @@ def is_alive(session: Session, process_id: str) -> bool:
 
 
 def any_alive(session: Session) -> bool:
-    """Whether a server is connected to the database. No table is read, so the schema may be of any version."""
+    """Return whether any server is connected to the database. This reads no table, so it works with any schema."""
     return bool(session.scalar(f"SELECT EXISTS ({_LIVENESS_LOCKS})", kind=_ALIVE))
 
 
 def forget_before(session: Session, instant: Instant) -> None:
-    """Delete processes that stored nothing since the instant, and older calls."""
+    """Delete the processes that have stored nothing since this time, and the calls that are older."""
     session.run("DELETE FROM processes WHERE stored_at < :instant", instant=instant)
     session.run("DELETE FROM relayed_calls WHERE requested_at < :instant", instant=instant)
 
@@ -62,7 +62,7 @@ def put_call(session: Session, call_id: str, request: bytes, at: Instant) -> Non
 
 
 def call(session: Session, call_id: str) -> bytes | None:
-    """Return the request of a call, or ``None`` if it has a response or was deleted."""
+    """Return the request of a call, or ``None`` if the call already has a response or was deleted."""
     request: bytes | None = session.scalar(
         "SELECT request FROM relayed_calls WHERE call_id = :call_id AND response IS NULL", call_id=call_id
     )
@@ -77,11 +77,11 @@ def put_response(session: Session, call_id: str, response: bytes) -> None:
 
 
 def response(session: Session, call_id: str) -> bytes | None:
-    """Return the response to a call, or ``None`` if there is none yet."""
+    """Return the response to a call, or ``None`` if it has not been stored yet."""
     found: bytes | None = session.scalar("SELECT response FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)
     return found
 
 
 def delete_call(session: Session, call_id: str) -> None:
-    """Delete a call."""
+    """Delete a call and its response."""
     session.run("DELETE FROM relayed_calls WHERE call_id = :call_id", call_id=call_id)

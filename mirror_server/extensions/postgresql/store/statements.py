@@ -1,6 +1,7 @@
-"""The statements of PostgreSQL that differ from those of SQLite. They are fewer, because each costs a round trip.
+"""SQL statements that differ between PostgreSQL and SQLite.
 
-A statement may contain several changes, and has arrays as parameters.
+PostgreSQL gets fewer statements, because each costs a round trip. So one statement may contain several changes, and its
+parameters are arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TYPES_BY_NAME = {
 
 
 def _types_of(update: str) -> str:
-    """Return the types of the parameters of an update of resources, which are those of the columns before them."""
+    """Return the types of the parameters in an update of resources, which are the types of the columns they set."""
     return " ".join(_TYPES_BY_NAME[name] for name in re.findall(r"(\w+) = \S*\?", update))
 
 
@@ -61,7 +62,7 @@ _SUBSCRIBERS = subscriptions.SUBSCRIBERS.format(
 
 
 class PostgresSession(Session):
-    """A session on PostgreSQL."""
+    """A session that uses the statements of this module where they save round trips."""
 
     def run_many(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
         """See :class:`Session`."""
@@ -101,7 +102,7 @@ class PostgresSession(Session):
             return super().note_change_with(device_ids, change, rows, contact_at=contact_at)
         distinct, numbers = list(dict.fromkeys(device_ids)), len(device_ids)
         parameters = {"count": numbers, "device_ids": distinct, "contact_at": contact_at}
-        # The statement adds the last number to these.
+        # The statement adds the last number to the numbers in these rows.
         ((revision, changed),) = self.rows(
             _NOTE_WITH.format(_counted(change)), **parameters, **_arrays(rows(1 - numbers))
         )
@@ -115,7 +116,7 @@ def _insert(session: PostgresSession, queued: Sequence[Command]) -> list[int]:
         return commands.insert.dispatch(Session)(session, queued)
     statement = f"{_for_many(commands.INSERT)}, app_id, async_id"
     found = session.rows(statement, **_arrays([commands.row_of(command) for command in queued]))
-    # The order of the returned rows is not defined.
+    # The order in which PostgreSQL returns the rows is undefined.
     numbers = {(app_id, async_id): number for number, app_id, async_id in found}
     return [numbers[command.app_id, command.async_id] for command in queued]
 
@@ -144,13 +145,13 @@ def _subscriber_rows(session: PostgresSession, device_paths: Sequence[tuple[str,
 
 
 def _arrays(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Return the parameters of a statement of :func:`_for_many`. At least one row is needed."""
+    """Return the parameters of a statement of :func:`_for_many`. There must be at least one row."""
     return {f"v{number}": list(column) for number, column in enumerate(zip(*rows, strict=True), 1)}
 
 
 @lru_cache
 def _for_many(statement: str) -> str:
-    """Convert a statement with ``?`` for one row to one for many rows, with an array for each column."""
+    """Convert a statement with ``?`` for one row to a statement for many rows, with one array for each column."""
     types = _TYPES[statement].split()
     names = [f"v{number}" for number in range(1, len(types) + 1)]
     values = f"unnest({', '.join(f'CAST(:{name} AS {type_}[])' for name, type_ in zip(names, types, strict=True))})"
@@ -164,14 +165,14 @@ def _for_many(statement: str) -> str:
 
 @lru_cache
 def _counted(statement: str) -> str:
-    """Convert it as :func:`_for_many`, and add the counter to every column whose name ends in ``revision``."""
+    """Convert a statement like :func:`_for_many`, and add the counter to columns whose names end in ``revision``."""
     change, _, rest = _for_many(statement).partition(" FROM ")
     return f"{re.sub(r'revision = ', 'revision = counted.last_revision + ', change)} FROM counted, {rest}"
 
 
 @lru_cache
 def _for_each(statement: str, names: Sequence[str]) -> str:
-    """Convert a query for one set of parameters to one for many sets, whose first column is the number of the set."""
+    """Convert a query for one set of parameters to a query for many sets. Its first column is the number of the set."""
     arrays = ", ".join(f"CAST(:{name} AS {_TYPES_BY_NAME[name]}[])" for name in names)
     one = re.sub(rf":({'|'.join(names)})\b", r"parameters.\1", statement)
     return (
