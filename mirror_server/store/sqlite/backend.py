@@ -1,4 +1,4 @@
-"""SQLite: a file that one process serves, and the connections to it."""
+"""The SQLite backend, which opens connections to a file that one process serves."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 _RETRY_SECONDS = 0.01
 
-# The pages that a group of work changes stay in memory until the commit. SQLite's default of 2 MB is only 500 pages,
-# after which it would write them to disk before the commit.
+# The cache holds all pages that a group of work changes until the commit. SQLite's default of 2 MB is only 500
+# pages. With it, SQLite would write changed pages to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
 
-# A checkpoint at each 32 MB of the log. So a page that changes often is copied to the database file once for many
-# changes.
+# SQLite makes a checkpoint after each 32 MB of the write-ahead log. So a page that changes often is copied to the
+# database file only once for many changes.
 _CHECKPOINT_PAGES = 8000
 
 
@@ -69,7 +69,7 @@ _DECIDING_WRITES = (
     "UPDATE OF endpoint_name ON main.devices",
     "DELETE ON main.devices",
 )
-"""Changes of these decide the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
+"""The changes that can affect the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
 
 
 class _Reader(Session):
@@ -79,13 +79,13 @@ class _Reader(Session):
 
 
 class _Writer(Session):
-    """The session that writes. It detects changes by any process that affect the subscribers of a resource."""
+    """The session that writes. It detects changes by any process that can affect the subscribers of a resource."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._writes = 0
-        # Triggers also fire for cascades, and for code that does not know of the cache. They are temporary, so only
-        # this connection has them.
+        # Triggers also fire for cascaded deletes, and for code that does not use the cache. The triggers are
+        # temporary, so that only this connection has them.
         connection.create_function(_NOTE_WRITE, 0, self._note_write)
         for number, change in enumerate(_DECIDING_WRITES):
             connection.execute(
@@ -93,8 +93,8 @@ class _Writer(Session):
             )
 
     def subscribers_version(self) -> Hashable:
-        """See :class:`Session`. Changes that this connection rolled back count too."""
-        # The number changes with commits of other connections, such as the commands of an operator.
+        """Return a token that changes with the subscribers. Changes that this connection rolled back count too."""
+        # ``data_version`` changes with the commits of other connections, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes
 
     def _note_write(self) -> None:
@@ -102,17 +102,17 @@ class _Writer(Session):
 
 
 class SqliteBackend:
-    """A database in a file; see :class:`mirror_server.store.backend.Backend`.
+    """A database in a file. See :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        path: The file, which is created if it does not exist.
-        branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
+        path: The path of the file. The file is created if it does not exist.
+        branches: The branches to upgrade to their newest schema. The core is the first. Other tables are not changed.
         must_exist: Whether a missing file is an error.
-        keep_schema: Whether to keep the schema of an older version, for a copy.
+        keep_schema: Whether to keep the schema of an older version. Used to copy a database.
 
     Raises:
-        DatabaseError: The file cannot be opened or written, or is not there though it must be, or another process
-            serves it with an older schema.
+        DatabaseError: The file cannot be opened or written, or a required file does not exist. Another process serves
+            the file with an older schema.
     """
 
     def __init__(
@@ -127,7 +127,8 @@ class SqliteBackend:
         try:
             reject_other_name(path)
             with suppress(FileExistsError):
-                # Created before SQLite opens it: only the owner may read it and the files that SQLite adds.
+                # The file is created before SQLite opens it, so that only its owner can read it and the files that
+                # SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
             _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
@@ -145,13 +146,14 @@ class SqliteBackend:
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - there is one writing thread
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # A transaction that begins with a read fails when it writes, if another process has written in between.
+        # If another process writes after a transaction started with a read, the transaction fails when it writes.
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
 
     def begin_work(self) -> None:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # Nested in that of the work before, each savepoint would keep a copy of every page that changes afterwards.
+        # The savepoint of the previous work is released first. In a nested savepoint, SQLite would keep a copy of
+        # every page that changes afterwards.
         self._connection.execute("RELEASE work")
         self._connection.execute("SAVEPOINT work")
 
@@ -188,7 +190,7 @@ class SqliteBackend:
 
     def version(self) -> Hashable:
         """See :class:`~mirror_server.store.backend.Backend`."""
-        # The counter of each connection counts the commits of other connections.
+        # A connection counts the commits of other connections, so the token must also identify the connection.
         return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
     def query(self, statement: Callable[[Session], T]) -> T:
@@ -200,8 +202,9 @@ class SqliteBackend:
             self._idle_readers.append(session)
 
     def purge(self) -> bool:
-        """Write everything to the database file and empty the write-ahead log, which still has deleted data."""
-        # With a connection of its own, because a checkpoint fails within a transaction, and the writer may be in one.
+        """Write all data to the database file and empty the write-ahead log, which still contains deleted data."""
+        # This uses a separate connection, because a checkpoint fails in a transaction, and the writer may have one
+        # open.
         with closing(self._connect()) as connection:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
@@ -229,9 +232,9 @@ class SqliteBackend:
         self._connection.close()
 
     def _take_reader(self) -> _Reader:
-        """Return an idle session that only reads, or a new one. There is one for each concurrent reader."""
+        """Return an idle read-only session, or a new one. There is one session for each concurrent reader."""
         try:
-            # Without a lock: append() and pop() of a list are atomic.
+            # No lock is needed, because append() and pop() of a list are atomic.
             return self._idle_readers.pop()
         except IndexError:
             connection = self._connect()
@@ -239,7 +242,7 @@ class SqliteBackend:
             return _Reader(connection)
 
     def _reject_other_file(self) -> None:
-        """Reject a file that has lost its name, because changes to it are lost when it is closed.
+        """Reject a file that was removed or replaced, because changes to it would be lost when it is closed.
 
         Raises:
             StorageFailed: The file was removed or replaced, or this cannot be checked.
@@ -247,12 +250,12 @@ class SqliteBackend:
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, cure = "removed", "restore a backup"
             if found is not None:
-                # It is probably a copy. Without mark-restored, readers would not notice lost numbers.
+                # The other file is probably a copy. Without mark-restored, readers would not notice lost numbers.
                 happened, cure = (
                     "replaced by another file",
                     "restore a backup, or keep the other file with 'mark-restored'",
                 )
-            # Applications get this message too, and must not learn the path.
+            # Applications receive this message too, and must not learn the path.
             raise StorageFailed(
                 f"cannot use its database, because the file was {happened} after the server started; the operator has"
                 f" to put the file back, or stop the server and {cure}"
@@ -260,26 +263,26 @@ class SqliteBackend:
 
     def _connect(self) -> sqlite3.Connection:
         self._reject_other_file()
-        # Without isolation level, because sqlite3 would begin transactions by itself. Any thread may use an idle
-        # connection.
+        # The isolation level is None, because sqlite3 would otherwise begin transactions automatically. Any thread
+        # may use an idle connection.
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )
         _keep_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # Deleted data may be personal, so it is overwritten.
+        # Deleted data may be personal, so SQLite overwrites it.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
 
 def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
-    """Create the schema in a new file, or upgrade an older one. Wait for other processes that do the same.
+    """Create the schema in a new file, or upgrade an older schema. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        # Using a damaged file would damage it more, and make the next backup unusable.
+        # Using a damaged file would damage it further, and make the next backup unusable.
         if complaints := complaints_of(connection, "quick_check(1)"):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
@@ -287,7 +290,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             return
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have upgraded it before this transaction began.
+        # Another process may have upgraded the schema before this transaction began.
         found = _versions(connection)
         outdated = schema.outdated(str(path), branches, found)
         if branches[0].name not in found and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -295,7 +298,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
                 f"cannot use the database {path}: its tables are not those of this server, so another program may have"
                 " created it; nothing was changed; use another file, or restore a backup"
             )
-        # New tables of an extension do not disturb a server that runs without it.
+        # New tables of an extension do not affect a server that runs without the extension.
         older = [branch.name for branch in outdated if branch.name in found]
         if older and is_served_elsewhere(path):
             raise DatabaseError(
@@ -307,7 +310,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
 
 
 def _reason_to_stop(older: Sequence[str], core: str) -> str:
-    """Return why the running server must stop before these branches are upgraded."""
+    """Return the reason why the running server must stop before these branches are upgraded."""
     if core in older:
         return "the schema of an older version, and a server of that version is running; stop that server first"
     # The server may have the newest version and run without these extensions, so only a command upgrades their tables.
@@ -323,7 +326,10 @@ def _versions(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
-    """Execute statements in the open transaction. ``executescript`` of sqlite3 would commit it first."""
+    """Execute statements in the open transaction.
+
+    ``executescript`` of sqlite3 cannot be used, because it commits the transaction first.
+    """
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -333,9 +339,10 @@ def _run_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
-    """Use the write-ahead log.
+    """Switch the database to the write-ahead log.
 
-    For this change SQLite waits for readers, but not for a writer, which may be making the same change.
+    SQLite itself waits for readers before this change. It does not wait for a writer, which may be making the same
+    change, so this function retries.
     """
     end_at = time.monotonic() + BUSY_SECONDS
     while True:
@@ -350,7 +357,7 @@ def _keep_log(connection: sqlite3.Connection) -> None:
 
 
 class SqliteLocation(Location):
-    """The file of a URL."""
+    """The location of a database file."""
 
     is_file = True
 
