@@ -26,6 +26,6 @@ routes = Blueprint("metrics", __name__)
 )
 def get_metrics() -> Response:
     """Metrics for Prometheus."""
-    # It counts devices, requests and rows, of which there may be many.
+    # Run in another thread, because it counts devices, requests and rows, of which there may be many.
     read = services().part(Metrics).exposition
     return when_read(read, lambda text: Response(text, content_type=CONTENT_TYPE), is_long=True)
