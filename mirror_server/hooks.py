@@ -253,7 +253,7 @@ def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
     """Delete the data of devices that have not contacted the server for months.
 
     Called in the transaction that deletes the rows of the devices, before it deletes them. If an operator erases a
-    device, the server instead calls ``erase`` of the object that :func:`storage` returned.
+    device, ``erase`` of the object that :func:`storage` returned is called instead.
     """
 
 
@@ -342,7 +342,7 @@ def announcements(services: Services, url: str, key: str | None) -> Sequence[str
     Args:
         services: The server.
         url: The URL of the server.
-        key: The new API key that ``mirror-server demo`` created, or ``None`` for other commands.
+        key: The new access key that ``mirror-server demo`` created, or ``None`` for other commands.
     """
 
 

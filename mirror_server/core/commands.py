@@ -10,7 +10,7 @@ from mirror_server.core.timestamps import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
 ASYNC_ID_SECONDS = 24 * 3600
-"""The time for which an async-id is reserved after the response to its request. Source: wire.md 2."""
+"""The time in seconds for which an async-id is reserved after the response. Source: wire.md 2."""
 
 
 @dataclass(frozen=True, slots=True)

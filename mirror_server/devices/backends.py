@@ -28,12 +28,12 @@ class DeviceBackends:
         self._backends[backend.name] = backend
 
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Return whether a command that is sent now would arrive. False without a backend."""
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Send a command to the backend of the device. Without a backend, the outcome is ``NOT_SENT``."""
         backend = self._of(device_id)
         if backend is None:
             response(DeviceResponse(Outcome.NOT_SENT))
@@ -43,7 +43,7 @@ class DeviceBackends:
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Cancel a command that timed out. See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
             # The command was sent to a backend to which the device is no longer connected.
@@ -52,7 +52,7 @@ class DeviceBackends:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Return the connection of a device, or ``None`` without a backend."""
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)
 

@@ -106,7 +106,7 @@ class Woken:
     """The value for all waiters that are woken together.
 
     Attributes:
-        added: The page with the appended entries, or ``None`` if they do not form one page.
+        added: The page with the appended entries, or ``None`` if they must be read from the log.
         read: The page that one of the waiters read.
     """
 

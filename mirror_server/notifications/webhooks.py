@@ -115,7 +115,7 @@ class Webhooks:
         self._loop.close()
 
     def registration(self, app_id: str) -> WebhookRow | None:
-        """Return the webhook of an application."""
+        """Return the webhook of an application, or ``None`` if it has no webhook."""
         return self._database.query(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:

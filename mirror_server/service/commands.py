@@ -145,8 +145,8 @@ class CommandService:
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
         """Store the results of attempts to deliver commands.
 
-        The result of an attempt is ``None`` if the device did not respond in time. A late
-        response, which arrives after the command has ended, is stored too. Source: specification 2.2.
+        The result of an attempt is ``None`` if the device did not respond in time. A late response, which arrives after
+        the command has ended, is stored too. Source: specification 2.2.
         """
         # The contexts of a group are read before any of its commands ends. So a group has one command per device.
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):

@@ -37,13 +37,13 @@ DEVICE_COLUMNS = ", ".join(DeviceRow.__slots__)
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
-    """Return the device with this id."""
+    """Return the device with this id, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)
     return DeviceRow(*row) if row else None
 
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
-    """Return the device with this endpoint name."""
+    """Return the device with this endpoint name, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
     return DeviceRow(*row) if row else None
 

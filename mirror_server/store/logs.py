@@ -58,13 +58,13 @@ def create(session: Session, app_id: str) -> None:
 
 
 def state(session: Session, app_id: str) -> LogState | None:
-    """Return the state of the log of an application."""
+    """Return the state of the log of an application, or ``None`` if it has no log."""
     row = session.row("SELECT last_seq, position, polled FROM logs WHERE app_id = :app_id", app_id=app_id)
     return LogState(*row) if row else None
 
 
 def applications(session: Session) -> list[str]:
-    """Return the applications that have a log."""
+    """Return the ids of the applications that have a log."""
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
 
 
@@ -209,7 +209,7 @@ _WEBHOOK_COLUMNS = ", ".join(WebhookRow.__slots__)
 
 
 def webhook(session: Session, app_id: str) -> WebhookRow | None:
-    """Return the webhook of an application."""
+    """Return the webhook of an application, or ``None`` if it has no webhook."""
     row = session.row(f"SELECT {_WEBHOOK_COLUMNS} FROM callbacks WHERE app_id = :app_id", app_id=app_id)
     return WebhookRow(*row) if row else None
 

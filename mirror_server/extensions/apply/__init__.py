@@ -59,7 +59,7 @@ def rules_put() -> Callable[[Session, str], Future[None] | None]:
 
 @extends
 def extend_openapi(document: dict[str, Any]) -> None:
-    """Describe the parameter ``apply``."""
+    """Add the parameter ``apply`` to the OpenAPI document."""
     operation = document["paths"]["/v2/subscriptions"]["put"]
     operation["description"] += _MEANING
     operation["parameters"].insert(

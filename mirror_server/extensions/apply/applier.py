@@ -100,7 +100,8 @@ class RuleApplier:
         With ``apply_now``, start applying the rules that are stored in this transaction.
 
         Returns:
-            A future that completes when the rules are applied to all devices, or at the latest after about a second.
+            A future that completes when the rules are applied to all devices. In a large fleet it completes earlier,
+            usually after about a second.
         """
         store.end(session, app_id)
         if not apply_now:

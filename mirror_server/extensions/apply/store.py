@@ -93,7 +93,7 @@ def resources_after(session: Session, device_id: str, path: str, *, most: int) -
 
 
 def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
-    """Return the devices among these that are currently registered."""
+    """Return the devices with these ids that are currently registered."""
     rows: list[Row] = []
     for batch in batches(device_ids):
         marks = ", ".join("?" * len(batch))

@@ -115,9 +115,9 @@ class DelayedRequests:
             self._dispatcher.delayed.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
-        """Ensure that the delay of a stored request ends after a second.
+        """Ensure that the delay of a stored request ends after at most a second.
 
-        The client or its process may no longer exist by then.
+        The client or the process that stored the request may no longer exist by then.
         """
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))

@@ -305,7 +305,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._end_within(_LINGER_SECONDS)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the idle connection."""
+        """Close the connection, because it was idle for too long. Called by the timer."""
         self._end()
 
     def on_response_complete(self) -> None:

@@ -197,7 +197,7 @@ class DeviceFilters:
 
     @extends
     def device_filters(self) -> Sequence[Parameter]:
-        """Describe all filters."""
+        """Return the OpenAPI description of all filters."""
         return device_parameters(self.fields)
 
 

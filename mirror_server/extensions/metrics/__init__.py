@@ -31,7 +31,7 @@ def build(services: Services) -> list[Metrics]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Return the routes."""
+    """Return the route of the metrics."""
     from mirror_server.extensions.metrics.views import routes
 
     return [routes]

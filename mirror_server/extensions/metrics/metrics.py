@@ -80,7 +80,7 @@ class Metrics:
         route: tuple[str, str],
         seconds: float,
     ) -> None:
-        """Count a request."""
+        """Count a request, and record its duration."""
         status = response.status_code
         found = self._of_route.get((route, status))
         if found is None:

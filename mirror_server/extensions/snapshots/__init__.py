@@ -1,4 +1,4 @@
-"""The fleet snapshot: every device object of a selection, all as of one instant, in one response.
+"""The fleet snapshot: every device object of a selection, all in their state at one time, in one response.
 
 The response is NDJSON or an Arrow stream. It is sent while the server reads it from one consistent state of the
 database. The history also uses ``arrow``. Read ``service`` first, then ``views``.

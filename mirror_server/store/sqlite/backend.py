@@ -145,39 +145,39 @@ class SqliteBackend:
     is_leader = True
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - there is one writing thread
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Begin a write transaction. SQLite allows only one at a time, so the conflict keys are not needed."""
         # If another process writes after a transaction started with a read, the transaction fails when it writes.
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
 
     def begin_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Begin a part of the transaction that can be rolled back separately."""
         # The savepoint of the previous work is released first. In a nested savepoint, SQLite would keep a copy of
         # every page that changes afterwards.
         self._connection.execute("RELEASE work")
         self._connection.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Roll back the current part of the transaction."""
         self._connection.execute("ROLLBACK TO work")
 
     def commit(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Commit the transaction to disk, unless the file was removed or replaced."""
         self._reject_other_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Roll back the transaction, if one is open."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def is_storage_error(self, error: BaseException) -> bool:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return whether the disk or the file caused an error, and not the SQL statement."""
         return code_of(error) in STORAGE_CODES or isinstance(error, StorageFailed)
 
     @contextmanager
     def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return a session that sees one state of the database while it is open."""
         session = self._take_reader()
         try:
             session.run("BEGIN")
@@ -189,12 +189,12 @@ class SqliteBackend:
             self._idle_readers.append(session)
 
     def version(self) -> Hashable:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return a token that changes with every commit of any process."""
         # A connection counts the commits of other connections, so the token must also identify the connection.
         return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
     def query(self, statement: Callable[[Session], T]) -> T:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Run one read-only statement outside a transaction."""
         session = self._take_reader()
         try:
             return statement(session)
@@ -210,23 +210,23 @@ class SqliteBackend:
         return not is_busy
 
     def damage(self, session: Session) -> list[Violation]:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return the rows that refer to a device that does not exist."""
         return list(found_in(session, _LOST))
 
     def backup(self, path: Path) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Copy the database, in its state at one time, into a new file."""
         with closing(self._connect()) as source:
             copy_of(source, path)
 
     def is_served(self) -> bool:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return whether any process, including this one, serves the database."""
         return is_served_by_name(self._path)
 
     def hurry(self) -> None:
         """Do nothing, because this backend never waits."""
 
     def close(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Close all connections."""
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()
@@ -366,20 +366,20 @@ class SqliteLocation(Location):
         self._path = path_of(url)
 
     def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:
-        """See :class:`Location`."""
+        """Open the database."""
         return SqliteBackend(self._path, branches, must_exist=must_exist, keep_schema=keep_schema)
 
     def file(self) -> Path:
-        """See :class:`Location`."""
+        """Return the path of the database file."""
         return self._path
 
     def begin_serving(self) -> Callable[[], None]:
-        """See :class:`Location`."""
+        """Lock the file for this process, and return a function that releases the lock."""
         return ServingLock(self._path).release
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """See :class:`Location`."""
+        """Lock the file, and return a context manager with whether no server runs on it."""
         lock = None
         if self._path.exists():
             with suppress(AlreadyServed):
@@ -391,5 +391,5 @@ class SqliteLocation(Location):
                 lock.release()
 
     def damage(self) -> list[Violation]:
-        """See :class:`Location`."""
+        """Return the damage that prevents opening the file. A missing file has no damage."""
         return damaged_tables(self._path) if self._path.exists() else []
