@@ -4,10 +4,10 @@ One task per application sends one message at a time, in order, and sends the ne
 or dead URL delays no other application. The position and the failures are stored in the database, so the delivery
 continues after a restart.
 
-The addresses are checked when the connection is opened, and come from the same name resolution. So a name cannot
-resolve to another address between the check and the connection. Redirects are never followed. The reason for a failure
-appears only in the operator's log. Otherwise it would reveal to an application which services run in the operator's
-networks.
+When a connection is opened, the host name is resolved once. The resolved addresses are checked and then used for the
+connection. So the name cannot resolve to another address after the check. Redirects are never followed. The reason for
+a failure appears only in the operator's log. Otherwise it would reveal to an application which services run in the
+operator's networks.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class CallFailed(Exception):
 
 
 def is_allowed_address(address: str, networks: Collection[Network]) -> bool:
-    """Return whether webhooks to an address are allowed. It must be public, or in one of the operator's networks."""
+    """Return whether webhooks to an address are allowed. An address must be public, or in the operator's networks."""
     resolved = ipaddress.ip_address(address)
     effective = _effective(resolved)
     return _is_public(effective) or any(each in network for network in networks for each in (resolved, effective))

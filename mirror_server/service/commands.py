@@ -477,7 +477,7 @@ def _response(completion: _Completion) -> dict[str, Any]:
 def _failure_at_expiry(command: Command) -> Failure:
     """Return the failure of an expired command.
 
-    After an attempt without a response it is ``TIMEOUT``, because the device may have executed the command.
+    After an attempt without a response, the failure is ``TIMEOUT``, because the device may have executed the command.
     """
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 

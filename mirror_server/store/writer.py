@@ -103,7 +103,7 @@ class Writer:
             run: The function to run. Its first argument is the session. It may run more than once. Earlier attempts
                 are rolled back.
             items: The second argument of ``run``. The writer may combine calls with the same ``run`` into one call
-                with the items of all these calls, in order. Then ``run`` must return ``None``, or one result per item.
+                with the items of all these calls, in order. Then ``run`` must return ``None``, or one result per call.
                 The combined call may run before earlier work that has no common conflict key. If it fails, each call
                 runs alone, and succeeds or fails alone.
             until_stored: Whether to retry until the work is stored. Use it for events that have already happened and

@@ -119,8 +119,8 @@ def when_read(
     """Read and respond immediately, or run a slow read in another thread and respond later.
 
     Args:
-        read: A function that reads the result, and encodes it if encoding is slow. None of these functions may use
-            Flask's request.
+        read: A function that reads the result, and encodes it if encoding is slow. No function that is
+            passed here may use Flask's request.
         render: A function that creates the response from the result. It must be fast, because it runs on the event
             loop.
         is_long: Whether the read would block the event loop for too long. See :func:`is_slow_read`.

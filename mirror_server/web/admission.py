@@ -26,7 +26,7 @@ REJECTED = "mirror.refused"
 HEAD_ONLY = "mirror.head_only"
 """The key in the WSGI environment that marks a request whose body has not arrived yet.
 
-Status 100 permits the client to send the body.
+The app responds to it with status 100, which permits the client to send the body.
 """
 
 IS_FULL = "mirror.is_full"

@@ -1,7 +1,7 @@
 """Immediate application of presubscription rules to registered devices: ``PUT /v2/subscriptions?apply=now``.
 
-Without ``apply``, the rules are applied to a device when it next registers or updates its registration. With it, a
-thread applies the rules in batches, and continues after a restart. Read ``applier`` first.
+Without ``apply``, the rules are applied to a device when it next registers or updates its registration. With
+``apply``, a thread applies the rules in batches, and continues after a restart. Read ``applier`` first.
 """
 
 from __future__ import annotations
