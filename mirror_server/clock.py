@@ -1,4 +1,4 @@
-"""The clocks of the server, by which it sets timestamps, expiry, retention, back-off and reporting intervals.
+"""The clocks of the server, for timestamps, expiry, retention, back-off and reporting intervals.
 
 ``SystemClock`` returns the time of the machine. ``ManualClock`` stands still until it is advanced, so that a test or a
 stored notebook has the same timestamps in every run.

@@ -1,4 +1,4 @@
-"""A server, which builds the core on a database, loads the extensions, and starts and stops both."""
+"""The server, which builds the core on a database, loads the extensions, and starts and stops both."""
 
 from __future__ import annotations
 

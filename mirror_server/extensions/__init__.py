@@ -1,4 +1,4 @@
-"""Extensions of the core. Each folder is one extension, and can be deleted.
+"""The extensions of the core, each of which is a folder that can be deleted.
 
 An extension may import the core and the modules in this folder, which several extensions share. It may import another
 extension only if the import contracts in ``pyproject.toml`` list the import. The core imports no extension. The

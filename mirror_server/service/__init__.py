@@ -1,4 +1,4 @@
-"""The operations of the service.
+"""The operations of the server: device requests, device events, subscriptions, keys and scheduled work.
 
 Each operation makes one decision without side effects, stores it in one transaction, and causes its effects after the
 commit. Read ``commands`` first, which queues device requests and stores their outcomes. ``devices`` stores device

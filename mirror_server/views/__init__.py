@@ -1,4 +1,4 @@
-"""The HTTP interface.
+"""The HTTP interface: its routes, the parsing of requests and the construction of responses.
 
 Each view reads a request, calls one operation of ``service`` or ``notifications``, and responds. ``requests`` parses
 requests, ``responses`` builds responses, and ``serialize`` converts rows to JSON. ``deferred_responses`` contains
