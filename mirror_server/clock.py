@@ -1,7 +1,7 @@
-"""Domain time, used for timestamps, expiry, retention, back-off and reporting intervals.
+"""The clocks of the server, for timestamps, expiry, retention, back-off and reporting intervals.
 
-``SystemClock`` is wall time. ``ManualClock`` stands still until it is advanced, so that a test or a stored notebook
-has the same times in every run.
+``SystemClock`` returns the time of the machine. ``ManualClock`` stands still until it is advanced, so that a test or a
+stored notebook has the same timestamps in every run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _log = logging.getLogger(__name__)
 
 
 def wall_time() -> Instant:
-    """Return the current instant by the clock of the system."""
+    """Return the current time of the machine in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class Timer:
-    """A call that is scheduled for an instant and can be canceled."""
+    """A scheduled call that can be canceled."""
 
     def __init__(self, due_at: Instant, action: Callable[[], None]) -> None:
         self.due_at = due_at
@@ -36,7 +36,10 @@ class Timer:
         self._action = None
 
     def fire(self) -> None:
-        """Make the call, once. An error is logged, because one timer must not stop the others."""
+        """Make the call, if it was neither made nor canceled before.
+
+        An exception is logged and not raised, because it must not stop other timers.
+        """
         action, self._action = self._action, None
         if action is None:
             return
@@ -47,7 +50,7 @@ class Timer:
 
 
 class _TimerQueue:
-    """A queue of timers, ordered by instant and then by creation."""
+    """A queue of timers, ordered by their due time and then by their creation."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[Instant, int, Timer]] = []
@@ -67,13 +70,13 @@ class _TimerQueue:
 
 
 _CHECK_SECONDS = 1
-"""The interval at which the system clock is checked for jumps."""
+"""The interval in seconds at which the system clock is checked for jumps."""
 
 _JUMP_MILLISECONDS = 60_000
-"""Smaller differences do not count as jumps, because clocks are adjusted in small steps."""
+"""The smallest change of the system clock that counts as a jump. Clock synchronization causes smaller changes."""
 
 _DOUBT_MILLISECONDS = 3_600_000
-"""The time for which :meth:`SystemClock.steady_now` ignores a jump forward."""
+"""The time in milliseconds for which :meth:`SystemClock.steady_now` ignores a jump forward."""
 
 
 def _clocks() -> tuple[Instant, int]:
@@ -81,15 +84,16 @@ def _clocks() -> tuple[Instant, int]:
 
 
 class SystemClock:
-    """Wall time. One daemon thread makes the calls.
+    """The clock of the machine. A daemon thread makes the scheduled calls.
 
-    The system clock jumps when someone sets it or when the machine wakes up. After a jump forward, every call that was
-    scheduled for the skipped time is due. A jump back does not delay calls. A call may then come before its time, so it
-    has to check the time itself.
+    The system clock jumps when someone sets it or when the machine wakes up. A jump forward makes every call due that
+    was scheduled for the skipped time. A jump back does not delay calls. A call may then be made before its due time,
+    so the called function has to check the time itself.
 
     Args:
-        clocks: Returns the times of the system clock and of a monotonic clock, in milliseconds.
-        newest_stored_at: The newest instant from before the start. If the clock is much later, that counts as a jump.
+        clocks: A function that returns the times of the system clock and of a monotonic clock, in milliseconds.
+        newest_stored_at: The newest time that was stored before the start. If the clock is much later, the difference
+            counts as a jump forward.
     """
 
     is_manual = False
@@ -101,7 +105,7 @@ class SystemClock:
         wall, steady = clocks()
         # The difference between the system clock and the monotonic clock, at the last check.
         self._ahead = wall - steady
-        # Recent jumps forward, and the monotonic time from which on each of them is trusted.
+        # Recent jumps forward, each with the monotonic time after which the clock is trusted in spite of the jump.
         self._doubts: list[tuple[int, int]] = []
         if newest_stored_at is not None:
             self._add_doubt(wall - newest_stored_at, steady)
@@ -114,14 +118,14 @@ class SystemClock:
         self._thread.start()
 
     def now(self) -> Instant:
-        """Return wall time in milliseconds."""
+        """Return the current time in milliseconds since 1970."""
         return self._clocks()[0]
 
     def steady_now(self) -> Instant:
-        """Return the current instant, ignoring jumps forward in the last hour.
+        """Return the current time without the jumps forward of the last hour.
 
-        Use this to delete data by age, because a deletion cannot be undone. It leaves an operator an hour to correct a
-        clock that was set wrong. After a long sleep of the machine, clients have that time to return.
+        Use this time to delete data by age, because a deletion cannot be undone. If a clock was set wrong, an operator
+        has an hour to correct it. After a long sleep of the machine, clients have an hour to return.
         """
         with self._changed:
             wall, steady = self._clocks()
@@ -129,19 +133,22 @@ class SystemClock:
             return wall - sum(jump for jump, _ in self._doubts)
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """Call ``action`` once when ``due_at`` is reached, on the thread of the clock. It must not block."""
+        """Call ``action`` once at ``due_at``, on the thread of the clock.
+
+        The action must not block, because it would delay all other calls.
+        """
         timer = Timer(due_at, action)
         with self._changed:
             wall, steady = self._clocks()
             left = due_at - wall
             self._by_wall.add(timer, due_at)
-            # Both clocks are truncated to milliseconds. One more ensures that nothing is called before its instant.
+            # Both clocks are truncated to milliseconds. One more millisecond ensures that no call is made too early.
             self._by_steady.add(timer, steady + (left + 1 if left > 0 else 0))
             self._changed.notify()
         return timer
 
     def close(self) -> None:
-        """Stop the thread. Calls that are not due yet never happen."""
+        """Stop the thread. Calls that are not due yet are never made."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -159,12 +166,12 @@ class SystemClock:
                 due = [*self._by_wall.pop_due(wall), *self._by_steady.pop_due(steady)]
                 if not due:
                     self._changed.wait(self._wait_seconds(wall, steady))
-            # Without the lock, so that other threads can set timers meanwhile.
+            # The lock is free during the calls, so that other threads can add timers.
             for timer in due:
                 timer.fire()
 
     def _check(self, wall: Instant, steady: int) -> None:
-        """Record and log a jump of the clock."""
+        """Detect a jump of the system clock, record it and log it."""
         jump = wall - steady - self._ahead
         self._ahead += jump
         self._doubts = [(ahead, until) for ahead, until in self._doubts if until > steady]
@@ -201,19 +208,22 @@ class ManualClock:
         self._now = now
         self._timers = _TimerQueue()
         self._lock = threading.Lock()
-        # Held for the whole of `advance`. The calls that it makes set timers, for which the other lock is free.
+        # Locked during all of `advance`. The other lock stays free, because the calls add timers.
         self._advancing = threading.Lock()
 
     def now(self) -> Instant:
-        """Return the instant to which the clock was set or advanced."""
+        """Return the time to which the clock was set or advanced."""
         return self._now
 
     def steady_now(self) -> Instant:
-        """Return the same as :meth:`now`, because this clock never jumps."""
+        """Return the same time as :meth:`now`, because this clock never jumps."""
         return self._now
 
     def call_at(self, due_at: Instant, action: Callable[[], None]) -> Timer:
-        """See :class:`SystemClock`. A call that is due already is made at the next ``advance``."""
+        """Call ``action`` once when the clock is advanced to ``due_at``.
+
+        If ``due_at`` has already passed, the call is made at the next ``advance``.
+        """
         timer = Timer(due_at, action)
         with self._lock:
             self._timers.add(timer, due_at)
@@ -223,15 +233,15 @@ class ManualClock:
         """Do nothing, because there is no thread to stop."""
 
     def advance(self, milliseconds: int, settle: Callable[[], object] = lambda: None) -> Instant:
-        """Advance the clock, stopping at every instant at which a call is due.
+        """Advance the clock. It stops at each time at which calls are due, and makes them.
 
         Args:
-            milliseconds: How far to advance, at least 0.
-            settle: Called after the calls of each instant. It returns when all their effects are done, so that later
-                calls see them.
+            milliseconds: The number of milliseconds to advance the clock by, at least 0.
+            settle: A function that is called after the calls of each stop. It returns when all effects of the calls
+                are complete, so that later calls see them.
 
         Returns:
-            The new current instant.
+            The new current time.
         """
         with self._advancing:
             end_at = self._now + milliseconds
@@ -252,4 +262,4 @@ class ManualClock:
 
 
 Clock = SystemClock | ManualClock
-"""Returns the current instant and makes calls at later ones."""
+"""A clock, which returns the current time and makes calls at later times."""

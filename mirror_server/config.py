@@ -1,6 +1,6 @@
-"""The settings of the server: each is an option of a command, and an environment variable that starts with ``MIRROR_``.
+"""The settings of the server, which are command-line options and environment variables that start with ``MIRROR_``.
 
-A setting is declared once, as a field of :class:`Settings` or of the settings of an extension, by :func:`setting`.
+A setting is declared once by :func:`setting`, as a field of :class:`Settings` or of an extension's settings class.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SECONDS = click.FloatRange(min=0, min_open=True)
 
 SERVE = ("run", "wsgi")
-"""The commands that serve: ``mirror-server run``, and other WSGI servers, which use the variables only."""
+"""The commands that serve: ``mirror-server run``, and ``wsgi`` for other WSGI servers, which only use variables."""
 
 _OPTION = "option"
 
 
 class ListenAddress(NamedTuple):
-    """An address to listen on: a name or an address without brackets, and a port, 0 for a free one."""
+    """An address to listen on: a host name or an IP address without brackets, and a port.
+
+    Port 0 selects a free port.
+    """
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        """Return host and port in the form of a URL."""
+        """Return host and port in the form used in URLs, with an IPv6 address in brackets."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -55,9 +58,10 @@ def setting(
     Args:
         default: The default value.
         help_: The help text of the option.
-        option: The option's name, if it differs from the name of the field.
+        option: The name of the option, if it differs from the name of the field.
         commands: The commands that have the option.
-        settings: Further arguments of ``click.option``; ``default`` is the default as written on the command line.
+        settings: Further arguments of ``click.option``. Pass ``default`` if the default is written differently on the
+            command line.
     """
     return field(default=default, metadata={_OPTION: _Option(commands, option, {"help": help_, **settings})})
 
@@ -65,7 +69,7 @@ def setting(
 def options_of(command: str, *kinds: type) -> Callable[[F], F]:
     """Return a decorator that adds the options of these dataclasses to a command.
 
-    The command gets the values under the names of the fields.
+    The command receives the values as arguments with the names of the fields.
     """
     declared = [each for kind in kinds for each in fields(kind) if command in each.metadata[_OPTION].commands]
 
@@ -83,14 +87,14 @@ def option_name(declared: Field[Any]) -> str:
 
 
 def _names(declared: Field[Any]) -> str:
-    """Return the option declaration for click. A flag has its negation after a slash."""
+    """Return the option declaration for click. The negation of a flag follows after a slash."""
     option: _Option = declared.metadata[_OPTION]
     return option.name or f"--{declared.name.replace('_', '-')}"
 
 
 def _option(declared: Field[Any]) -> Callable[[F], F]:
     settings = {"default": declared.default, **declared.metadata[_OPTION].settings}
-    # The help shows no default for a setting without a value.
+    # The help does not display a default for a setting without a value.
     has_default = settings["default"] not in (None, ())
     variable = f"MIRROR_{option_name(declared).removeprefix('--').replace('-', '_').upper()}"
     return click.option(
@@ -99,10 +103,10 @@ def _option(declared: Field[Any]) -> Callable[[F], F]:
 
 
 def read_network(text: str) -> Network:
-    """Parse a network of IP addresses, as the type of an option.
+    """Parse a network of IP addresses. Used as the type of an option.
 
     Raises:
-        BadParameter: The text is not a network.
+        BadParameter: The string is not a network.
     """
     try:
         return ipaddress.ip_network(text)
@@ -115,10 +119,10 @@ _UNITS_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def read_time(text: str) -> int:
-    """Parse a duration such as ``24h``, ``30m``, ``7d`` or ``0``, and return seconds.
+    """Parse a duration such as ``24h``, ``30m``, ``7d`` or ``0`` and return it in seconds.
 
     Raises:
-        BadParameter: The text is not a duration.
+        BadParameter: The string is not a duration.
     """
     found = _TIME.fullmatch(text)
     if found is None:
@@ -127,10 +131,10 @@ def read_time(text: str) -> int:
 
 
 def read_seconds(text: str) -> float:
-    """Parse a duration of at least a second, as :func:`read_time` does, or a number of seconds.
+    """Parse a duration, written as a number of seconds or as for :func:`read_time`. It must be at least one second.
 
     Raises:
-        BadParameter: The text is neither of them, or the time is too short.
+        BadParameter: The string is not a duration, or the duration is too short or infinite.
     """
     try:
         seconds = float(text)
@@ -253,7 +257,7 @@ class Settings:
     extensions: tuple[object, ...] = field(default=(), metadata={_OPTION: _Option((), None, {})})
 
     def of(self, kind: type[S]) -> S:
-        """Return the settings of an extension, by their class; the defaults if none are set."""
+        """Return the settings of an extension by their class, or the default settings if none were set."""
         return next((one for one in self.extensions if isinstance(one, kind)), None) or kind()
 
 

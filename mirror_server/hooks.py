@@ -1,4 +1,7 @@
-"""Extensions: how to add routes, settings, storage and other features to the server, and when each hook is called."""
+"""The hooks by which extensions add routes, settings, storage and other features to the server.
+
+The docstring of each hook says when it is called.
+"""
 
 from __future__ import annotations
 
@@ -49,45 +52,52 @@ if TYPE_CHECKING:
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
 SERVER = "the server"
-"""The name of the core in errors of :func:`require_distinct`."""
+"""The name of the core of the server in the errors of :func:`require_distinct`."""
 
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
-"""Marks a function or method of an extension as a hook."""
+"""A decorator that marks a function or method of an extension as a hook."""
 
 
 @specifies
 def needs() -> Sequence[str]:  # type: ignore[empty-body]
-    """Return the modules of other packages that the extension needs.
+    """Return the names of the Python modules from other packages that the extension needs.
 
-    If one is missing, a server leaves the extension out. Commands still use it.
+    If one of them cannot be imported, a server leaves the extension out. Commands that do not serve still use it.
     """
 
 
 @specifies
 def settings() -> type:  # type: ignore[empty-body]
-    """Return a frozen dataclass with fields from :func:`mirror_server.config.setting`: options and variables.
+    """Return the frozen dataclass that declares the settings of the extension.
 
-    Called before the command line is parsed.
+    Declare its fields with :func:`mirror_server.config.setting`. Each becomes a command-line option and an environment
+    variable. The hook is called before the command line is parsed.
     """
 
 
 @specifies
 def commands() -> Mapping[str, Sequence[str]]:  # type: ignore[empty-body]
-    """Return modules that add commands to ``mirror-server`` when they are imported, with the names of the commands."""
+    """Return the modules that add commands to ``mirror-server``, each with the names of its commands.
+
+    A module is imported when one of its commands is needed. It adds its commands during the import.
+    """
 
 
 @specifies
 def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Return topics of ``mirror-server help``, with the module whose docstring is the text of the topic.
+    """Return topics of ``mirror-server help``, each with the module whose docstring is the text of the topic.
 
-    For extensions without a folder ``manual``, such as single modules.
+    Use this hook in an extension without a folder ``manual``, such as a single module.
     """
 
 
 @specifies
 def storage() -> Storage:  # type: ignore[empty-body]
-    """Return the tables of the extension. Called when a database is opened. The name of the branch must be unique."""
+    """Return the tables of the extension.
+
+    Called when a database is opened. No other extension may use the same name for its branch of migrations.
+    """
 
 
 @specifies
@@ -100,23 +110,26 @@ def check_settings(settings: Settings) -> None:
 
 @specifies
 def configure_logging(settings: Settings) -> None:
-    """Set up :mod:`logging` in the process of a command that serves, before anything is logged."""
+    """Set up :mod:`logging` in the process of a serving command.
+
+    Called before anything is logged.
+    """
 
 
 @specifies
 def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
-    """Return a phrase for the error message about settings that must be the same, such as ``with --simulate``.
+    """Return a phrase that names settings which all processes on one database must share, such as ``with --simulate``.
 
-    All processes on one database must have these settings. The phrases of all extensions are joined with "and"; the
-    clock setting comes last. To put a phrase after the clock, start it with ``", "``. Return ``""`` to add nothing.
+    An error message joins the phrases of all extensions with "and", and puts the clock setting last. Start a phrase
+    with ``", "`` to put it after the clock. Return ``""`` to add nothing.
     """
 
 
 @specifies
 def build(services: Services) -> Sequence[object]:  # type: ignore[empty-body]
-    """Build the objects that belong to one server. :meth:`Services.part` returns each by its class.
+    """Build the objects of the extension for one server. :meth:`Services.part` finds each of them by its class.
 
-    Called when the core is built and before anything runs.
+    Called after the core is built and before anything runs.
 
     Raises:
         CannotServe: The server cannot start with its settings.
@@ -125,20 +138,27 @@ def build(services: Services) -> Sequence[object]:  # type: ignore[empty-body]
 
 @specifies
 def lead() -> None:
-    """Start the work of the leader. One of the processes on a database is the leader, which decides and stores.
+    """Start the work of the leader.
 
-    Called before anything is stored, on the main thread or on the thread of the election.
+    Of the processes on a database, one is the leader. It makes all decisions and stores their results. The hook is
+    called before anything is stored, on the main thread or on the thread of the election.
     """
 
 
 @specifies
 def connect_devices() -> None:
-    """Restore the connections of devices, and accept new ones. Called after :func:`lead`."""
+    """Restore the connections of devices and accept new connections.
+
+    Called after :func:`lead`.
+    """
 
 
 @specifies
 def disconnect_devices() -> None:
-    """Close the connections of devices. Their stored data remains. Called before :func:`resign`."""
+    """Close the connections of devices. The stored data of the devices remains.
+
+    Called before :func:`resign`.
+    """
 
 
 @specifies
@@ -150,70 +170,90 @@ def started() -> None:
 def interrupted() -> None:
     """Prepare for an outage of the storage.
 
-    Let no registration expire until :func:`resumed`, because updates of registrations cannot be stored.
+    Let no registration expire until :func:`resumed` is called, because devices cannot renew their registrations while
+    the server cannot store the updates.
     """
 
 
 @specifies
 def resumed(session: Session, since: Instant) -> None:
-    """Continue after an interruption of storage, or at the start of the server.
+    """Continue after an outage of the storage, or at the start of the server.
 
     Args:
-        session: The transaction in which it is called.
-        since: The instant since which nothing could be stored.
+        session: The current transaction.
+        since: The time since which nothing could be stored.
     """
 
 
 @specifies
 def resync() -> None:
-    """Check everything that other processes may have signaled, because some signals may have been missed."""
+    """Check the state of everything that other processes may have changed.
+
+    Called when signals from other processes may have been missed.
+    """
 
 
 @specifies
 def every_hour(now: Instant) -> None:
-    """Delete data after its retention period, in separate short transactions, because each delays all others."""
+    """Delete data whose retention period is over.
+
+    Use several short transactions, because each of them delays all other writes.
+    """
 
 
 @specifies
 def resign() -> None:
-    """Stop the work of the leader. Called when another process leads or the server stops. May be called twice."""
+    """Stop the work of the leader.
+
+    Called when another process becomes the leader, and when the server stops. It may be called twice.
+    """
 
 
 @specifies
 def stop() -> None:
-    """Stop, because the server stops. Work that is submitted to the database now is still stored."""
+    """Stop the extension, because the server stops.
+
+    The server still stores work that the extension submits to the database during this call.
+    """
 
 
 @specifies
 def clock_advanced() -> None:
-    """Apply the new time of a manual clock, which was advanced."""
+    """Apply the new time after a manual clock was advanced."""
 
 
 @specifies
 def values_reported(session: Session, batch: Sequence[ReportedChange]) -> None:
     """Process values that devices reported.
 
-    Called in the transaction that stores them, on the writer thread. A batch contains the values of one group of
-    changes (up to 2,000). An exception rolls the group back. If no extension has this hook, no batches are built.
+    Called on the writer thread, in the transaction that stores the values. A batch contains the values of one group of
+    changes, which has at most 2,000 changes. An exception rolls the group back. If no extension implements this hook,
+    the server builds no batches.
     """
 
 
 @specifies
 def write_finished(session: Session, batch: Sequence[FinishedWrite]) -> None:
-    """Process writes that succeeded or failed. Called like :func:`values_reported`."""
+    """Process writes that succeeded or failed.
+
+    Called in the same way as :func:`values_reported`.
+    """
 
 
 @specifies
 def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
-    """Process registrations that started, were updated or ended. Called like :func:`values_reported`."""
+    """Process registrations that started, were updated or ended.
+
+    Called in the same way as :func:`values_reported`.
+    """
 
 
 @specifies
 def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
-    """Delete the data of devices that made no contact for months.
+    """Delete the data of devices that have not contacted the server for months.
 
-    Called in the transaction, before their rows are deleted. For a device that an operator erases, ``erase`` of
-    :func:`storage` is called instead.
+    Called in the transaction that deletes the rows of the devices, before it deletes them. If an operator erases a
+    device, ``erase`` of the object that :func:`storage` returned is called instead.
     """
 
 
@@ -221,14 +261,16 @@ def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
 def responses_added(
     session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
 ) -> None:
-    """Process async responses that are appended to the log of an application. Called like :func:`values_reported`.
+    """Process async responses that are appended to the log of an application.
+
+    Called in the same way as :func:`values_reported`.
 
     Args:
-        session: The transaction.
-        app_id: The application.
+        session: The current transaction.
+        app_id: The id of the application.
         entries: The responses.
-        first_seq: The number of the first response in the log. The others have the next numbers.
-        at: The instant at which they were appended.
+        first_seq: The number of the first response in the log. The other responses have the following numbers.
+        at: The time at which the responses were appended.
     """
 
 
@@ -236,12 +278,13 @@ class Handling(NamedTuple):
     """The handling of a device request by an extension.
 
     Attributes:
-        check: Called in the transaction that queues the request, unless its async-id was used before. It may raise
-            :class:`~mirror_server.core.errors.ApiError`.
-        respond: Returns a response that replaces the server's. Its arguments are the future of the command, and a
-            function that returns the usual 202 for the command, with additional members in the body.
-        is_conditional: Whether ``check`` evaluates the header ``If-Match``. If no extension evaluates it, a request
-            with ``If-Match`` is rejected.
+        check: A function that is called in the transaction that queues the request. It is not called if the async-id
+            of the request was used before. It may raise an :class:`~mirror_server.core.errors.ApiError`.
+        respond: A function that returns the response to send instead of the server's 202 response. Its first argument
+            is the future of the command. Its second argument is a function that returns the usual 202 response for a
+            command, with additional members in the body.
+        is_conditional: Whether ``check`` evaluates the header ``If-Match``. The server rejects a request with
+            ``If-Match`` if no extension evaluates the header.
     """
 
     check: Callable[[Session, CommandContext], object] | None = None
@@ -251,7 +294,9 @@ class Handling(NamedTuple):
 
 @specifies
 def device_request(submission: CommandSubmission) -> Handling | None:
-    """Return how the extension handles a device request. Called in the view of each request, before it is queued.
+    """Return how the extension handles a device request, or ``None`` if the extension does not handle it.
+
+    Called in the view of each device request, before the request is queued.
 
     Raises:
         ApiError: The request is rejected.
@@ -260,63 +305,75 @@ def device_request(submission: CommandSubmission) -> Handling | None:
 
 @specifies
 def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
-    """Return the routes of the extension. Called when the app is created.
+    """Return the routes of the extension.
 
-    Mark each view with :func:`mirror_server.views.requests.requires`. To include it in the OpenAPI document, also use
-    :func:`mirror_server.views.description.described`.
+    Called when the Flask app is created. Mark each view with :func:`mirror_server.views.requests.requires`. To add a
+    view to the OpenAPI document, also mark it with :func:`mirror_server.views.description.described`.
     """
 
 
 @specifies
 def openapi_exclusions(settings: Settings) -> Sequence[str]:  # type: ignore[empty-body]
-    """Return path prefixes to exclude from the OpenAPI document, because these settings disable their routes."""
+    """Return the path prefixes of routes that these settings disable, to exclude them from the OpenAPI document."""
 
 
 @specifies
 def extend_openapi(document: dict[str, Any]) -> None:
-    """Add to the OpenAPI document, for example to the descriptions of routes of other extensions."""
+    """Change the OpenAPI document, for example to extend the descriptions of routes of other extensions."""
 
 
 @specifies
 def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
-    """Return settings for ``mirror-server demo`` that are not options of it."""
+    """Return the settings that ``mirror-server demo`` uses and for which it has no option."""
 
 
 @specifies
 def device_address() -> str:  # type: ignore[empty-body]
-    """Return a line with the addresses for devices. A command prints it first when the server listens."""
+    """Return a line with the addresses for devices.
+
+    A serving command prints it when the server listens, before all other lines.
+    """
 
 
 @specifies
 def announcements(services: Services, url: str, key: str | None) -> Sequence[str]:  # type: ignore[empty-body]
-    """Return lines that a command prints when the server listens; ``key`` is the new key of ``mirror-server demo``."""
+    """Return lines that a serving command prints when the server listens.
+
+    Args:
+        services: The server.
+        url: The URL of the server.
+        key: The new access key that ``mirror-server demo`` created, or ``None`` for other commands.
+    """
 
 
 @specifies
 def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Services) -> None:
-    """Change the configuration of the HTTP server before it is created.
+    """Change the configuration of the HTTP server before the server is created.
 
-    ``config.ws`` is an :data:`~mirror_server.web.serve.Upgrade`, which upgrades connections to other protocols. An
-    extension that replaces ``config.http`` has to call it.
+    ``config.ws`` is an :data:`~mirror_server.web.serve.Upgrade`, a function that switches connections to other
+    protocols. An extension that replaces ``config.http`` must call this function itself.
     """
 
 
 @specifies(firstresult=True)
 def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
-    """Accept connections instead of the HTTP server. Called on the event loop, when it starts to listen."""
+    """Accept connections instead of the HTTP server.
+
+    Called on the event loop when the server starts to listen.
+    """
 
 
 @specifies(firstresult=True)
 def client_of(environ: dict[str, Any]) -> str | None:
-    """Return the client that sent a request, to count its wrong keys.
+    """Return an identifier of the client that sent a request, by which its wrong keys are counted.
 
-    Without this hook the client is the address of the connection.
+    Without this hook, the address of the connection identifies the client.
     """
 
 
 @specifies
 def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Return the schemes of database URLs, each with the ``module:class`` of its ``Location``.
+    """Return the supported schemes of database URLs, each with the ``module:class`` of its ``Location``.
 
     Called when the extension is loaded.
     """
@@ -324,19 +381,22 @@ def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
 
 @specifies
 def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
-    """Return the path to route a request to, or ``None`` to keep its own. Called for each request, before routing."""
+    """Return the path by which to route a request, or ``None`` to use the path of the request.
+
+    Called for each request, before routing.
+    """
 
 
 @specifies
 def response_ready(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
     """Inspect or change a response before it is sent.
 
-    Called for each request, on the thread that handles it, and must return within microseconds.
+    Called for each request, on the thread that handles the request. The hook must return within microseconds.
 
     Args:
         environ: The WSGI environment of the request.
         response: The response.
-        route: The method and the rule that matched; both are empty if none did.
+        route: The method and the URL rule that matched. Both are empty if no rule matched.
         seconds: The duration of the request, including the wait of a long poll.
     """
 
@@ -345,11 +405,11 @@ class Measurement(NamedTuple):
     """The current value of a metric.
 
     Attributes:
-        name: The name of the metric. A count has no ``_total`` here, which is added in the exposition.
+        name: The name of the metric. Omit the suffix ``_total`` of a counter, because the exposition adds it.
         description: The description of the metric.
-        value: The number. With labels it is a mapping from a tuple of label values to the number.
+        value: The number. For a metric with labels, a mapping from tuples of label values to numbers.
         labels: The names of the labels.
-        is_count: Whether the value never decreases.
+        is_count: Whether the metric is a counter, which never decreases.
     """
 
     name: str
@@ -361,17 +421,21 @@ class Measurement(NamedTuple):
 
 @specifies
 def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
-    """Return the current metrics. Called at each scrape, on a thread that may wait for the database."""
+    """Return the current values of metrics.
+
+    Called at each scrape, on a thread that may wait for the database.
+    """
 
 
 class Erasure(NamedTuple):
-    """The erasure of a device's data outside the database.
+    """The erasure of the data of one device outside the database.
 
     Attributes:
-        rows: The number of rows by kind.
-        is_current: Called in the transaction that erases the rest. It returns whether ``rows`` is still complete.
-        finish: Erases the data after that transaction, and returns the reason if that failed. The argument
-            ``is_alone`` is whether no server runs on the database.
+        rows: The number of rows of each kind.
+        is_current: A function that returns whether ``rows`` is still complete. It is called in the transaction that
+            erases the device's data in the database.
+        finish: A function that erases the data after that transaction. It returns the reason if this failed. Its
+            argument ``is_alone`` is whether no server runs on the database.
     """
 
     rows: Mapping[str, int]
@@ -381,41 +445,48 @@ class Erasure(NamedTuple):
 
 @specifies
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:  # type: ignore[empty-body]
-    """Return the erasure of a device's data outside the database. Called by ``mirror-server erase``."""
+    """Return the erasure of the data of one device outside the database.
+
+    Called by ``mirror-server erase``.
+    """
 
 
 @specifies
 def check(database: Database, settings: Settings) -> Sequence[Violation]:  # type: ignore[empty-body]
-    """Return damage outside the database. ``mirror-server check`` calls it if the database itself is undamaged."""
+    """Return the damage to data outside the database.
+
+    Called by ``mirror-server check`` if the database itself is undamaged.
+    """
 
 
 @specifies
 def size(database: Database) -> str | None:
-    """Return a line about a size for ``mirror-server check``, or ``None`` for no line."""
+    """Return a line with the size of some data for ``mirror-server check``, or ``None`` for no line."""
 
 
 @specifies(firstresult=True)
 def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
-    """Parse the conditions on devices in the query of a request. Without this hook such parameters are rejected.
+    """Parse the conditions on devices in the query string of a request.
 
-    The first extension that does not return ``None`` parses all of them. The directory accepts every parameter. To add
-    a filter to the directory, use :func:`device_fields`.
+    The first extension that does not return ``None`` parses all of the parameters. Without this hook such parameters
+    are rejected. The directory accepts every parameter name. To add a filter to the directory, use
+    :func:`device_fields`.
 
     Args:
         parameters: The parameters that the view does not use itself; at least one.
-        own: The names of the parameters that the view uses, to list them in the error for an unknown one.
+        own: The names of the parameters that the view uses. The error for an unknown parameter lists them.
     """
 
 
 class DeviceField(NamedTuple):
-    """A field that the directory filters devices by.
+    """A field by which the directory can filter devices.
 
     Attributes:
-        name: Its name in filters.
-        column: An SQL expression for its value in a row of the table ``devices``. It must not be NULL:
+        name: The name of the field in filters.
+        column: The SQL expression for the value of the field in a row of the table ``devices``. It must not be NULL:
             ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
-        read: Parses a value, from the name of the filter and the text. It may raise a
-            :class:`~mirror_server.core.errors.ApiError`. Without it values are strings.
+        read: A function that parses a value. Its arguments are the name of the filter and the string. It may raise an
+            :class:`~mirror_server.core.errors.ApiError`. Without this function, values are strings.
     """
 
     name: str
@@ -425,9 +496,10 @@ class DeviceField(NamedTuple):
 
 @specifies
 def device_fields() -> Sequence[DeviceField]:  # type: ignore[empty-body]
-    """Return fields to filter devices by: in parameters, ``filter=``, saved queries and the OpenAPI document.
+    """Return fields by which devices can be filtered.
 
-    Called once. All operators of the directory can be used with them.
+    The fields can be used in query parameters, in ``filter=`` and in saved queries, with all operators of the
+    directory. They appear in the OpenAPI document. The hook is called once.
     """
 
 
@@ -438,9 +510,9 @@ def device_filters() -> Sequence[Parameter]:  # type: ignore[empty-body]
 
 @specifies
 def openapi_additions() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]:  # type: ignore[empty-body]
-    """Return responses and parameters to add to operations of others in the OpenAPI document, by ``operationId``.
+    """Return responses and parameters to add to operations of other extensions or of the core, by ``operationId``.
 
-    A response replaces one with the same status.
+    They appear in the OpenAPI document. A response replaces a response with the same status.
     """
 
 
@@ -448,19 +520,20 @@ def openapi_additions() -> Mapping[str, tuple[Sequence[ResponseSpec], Sequence[P
 def describe_devices(  # type: ignore[empty-body]
     session: Session, devices: Sequence[DeviceRow]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """Return members to add to devices in the directory, by device id. They replace members of the same name.
+    """Return members to add to the devices in the directory, by device id. They replace members with the same name.
 
-    Called in the transaction that reads the devices. A program that sends a complete device back sends these members
-    too. The directory accepts them unchanged, and rejects other values.
+    Called in the transaction that reads the devices. A client may send a complete device back, including these
+    members. The directory accepts them if their values are unchanged, and rejects other values.
     """
 
 
 @specifies(firstresult=True)
 def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
-    """Parse the query of a request that puts presubscription rules. Without this hook a query is rejected.
+    """Parse the query string of a request that puts presubscription rules.
 
-    Returns a function that is called with the application, in the transaction that stores the rules. If it returns a
-    future, the response waits for it.
+    Return a function whose arguments are the session and the id of the application. It is called in the transaction
+    that stores the rules. If it returns a future, the response waits for the future. Without this hook a request with
+    a query string is rejected.
     """
 
 
@@ -472,12 +545,12 @@ def snapshot_at(
     content_type: str,
     compression: Compression,
 ) -> Response | None:
-    """Return the fleet snapshot as of an earlier instant.
+    """Return the fleet snapshot at a time in the past.
 
     Args:
-        instant: The instant.
+        instant: The time of the snapshot.
         conditions: The conditions that devices have to meet.
-        patterns: The patterns of resource paths to include; empty for all.
+        patterns: The patterns of resource paths to include. If it is empty, all paths are included.
         content_type: The content type of the response.
         compression: The compression of the buffers of an Arrow stream.
     """
@@ -490,10 +563,10 @@ class Extensions:
         without: The names of the extensions to leave out.
 
     Attributes:
-        left_out: The names of the extensions that are left out, each with the reason.
+        left_out: The reasons why extensions were left out, by the name of the extension.
 
     Raises:
-        CannotServe: There is no extension with such a name, or an extension cannot be loaded.
+        CannotServe: No installed extension has a name in ``without``, or an extension cannot be loaded.
     """
 
     def __init__(self, without: Collection[str] = ()) -> None:
@@ -516,7 +589,7 @@ class Extensions:
 
     @property
     def hook(self) -> pluggy.HookRelay:
-        """The relay that calls a hook of all extensions, by the name of the hook."""
+        """An object with one method for each hook, which calls the hook in all extensions."""
         return self._manager.hook
 
     @property
@@ -524,7 +597,7 @@ class Extensions:
         """The tables of the extensions, in the order of the extensions' names.
 
         Raises:
-            CannotServe: Two of them have a branch of the same name.
+            CannotServe: Two extensions use the same name for their branch of migrations.
         """
         found = list(self.results("storage"))
         names = [(f"storage branch {storage.branch.name}", owner) for owner, storage in found]
@@ -533,14 +606,15 @@ class Extensions:
 
     @property
     def names(self) -> list[str]:
-        """The names of the loaded extensions, in order."""
+        """The names of the loaded extensions, in alphabetical order."""
         return [name for name in installed() if self._manager.has_plugin(name)]
 
     def add(self, extension: object, name: str | None = None) -> None:
         """Register the hooks of a module, or of an object that belongs to one server.
 
         Raises:
-            CannotServe: A marked function is not a hook, or has an argument that the hook does not have.
+            CannotServe: A function is marked as a hook, but no such hook exists or the hook lacks one of its
+                arguments.
         """
         kind = type(extension)
         name = name or f"{extension_of(kind.__module__) or kind.__module__} ({kind.__name__})"
@@ -553,9 +627,10 @@ class Extensions:
             raise CannotServe(f"the extension {name} cannot be loaded: {error}") from error
 
     def _problem(self, extension: object, attribute: str) -> str:
-        """Return why an attribute of an extension cannot be a hook, with its file and line. Empty if it can be one.
+        """Return the reason why an attribute of an extension cannot be a hook, with its file and line.
 
-        pluggy finds the same problems, but reports them in its own terms.
+        The string is empty if the attribute can be a hook or is not meant to be one. pluggy detects the same errors,
+        but its messages do not suggest a fix.
         """
         function = getattr(extension, attribute, None)
         if not isroutine(function) or not isinstance(code := getattr(function, "__code__", None), CodeType):
@@ -582,16 +657,18 @@ class Extensions:
         return ""
 
     def results(self, hook: str) -> Iterator[tuple[str, Any]]:
-        """Yield the results of a hook without arguments, each with the name of its extension, ordered by name."""
+        """Yield the result and the name of each extension that implements a hook without arguments."""
         for implementation in getattr(self.hook, hook).get_hookimpls():
             if (result := implementation.function()) is not None:
                 yield f"the extension {implementation.plugin_name}", result
 
     def implementations(self, hook: str) -> tuple[Callable[..., Any], ...]:
-        """Return the functions of a hook, for calls that are too frequent for pluggy. They take positional arguments.
+        """Return the functions that implement a hook, for calls that are too frequent for pluggy.
+
+        The functions are called with positional arguments.
 
         Raises:
-            CannotServe: A function does not take all arguments.
+            CannotServe: A function does not accept all arguments of the hook.
         """
         caller = getattr(self.hook, hook)
         # pluggy calls the implementations in the reverse order of this list.
@@ -604,10 +681,11 @@ class Extensions:
         return tuple(implementation.function for implementation in found)
 
     def check(self, settings: Settings) -> None:
-        """Check that the settings do not need an extension that is left out, and that their names are unique.
+        """Check that the settings need no extension that is left out, and that the names of all settings are unique.
 
         Raises:
-            CannotServe: A setting or the database needs such an extension, or two settings have the same name.
+            CannotServe: A setting or the database needs an extension that is left out, or two settings have the same
+                name.
         """
         setting_classes()
         scheme = settings.database_url.partition("://")[0]
@@ -625,14 +703,17 @@ class Extensions:
 
 
 class Broken(NamedTuple):
-    """An extension of another package that cannot be loaded, and the reason."""
+    """An installed extension from another package that cannot be loaded, with the reason."""
 
     reason: str
 
 
 @cache
 def installed() -> Mapping[str, ModuleType | Broken]:
-    """Return all installed extensions by name, including those to leave out. Registers their database schemes."""
+    """Return all installed extensions by name, including extensions that a server leaves out.
+
+    Also registers the schemes of database URLs that the extensions support.
+    """
     found: dict[str, ModuleType | Broken] = {}
     # The server also works without the folder of extensions.
     if find_spec(_GROUP) is not None:
@@ -646,7 +727,7 @@ def installed() -> Mapping[str, ModuleType | Broken]:
             continue
         try:
             found[point.name] = point.load()
-        # Raised by :class:`Extensions`, so that the help works in spite of it.
+        # :class:`Extensions` raises this error later, so that the help still works.
         except Exception as error:
             reason = f"{error}{_location_of(error)}"
             found[point.name] = Broken(f"the extension {point.name} ({point.value}) cannot be loaded: {reason}")
@@ -657,10 +738,13 @@ def installed() -> Mapping[str, ModuleType | Broken]:
 
 
 def require_distinct(names: Iterable[tuple[str, str]]) -> None:
-    """Check that all names are different. Each, such as ``setting port``, comes with its owner.
+    """Check that all names are different.
+
+    Args:
+        names: Pairs of a name, such as ``setting port``, and the owner of the name.
 
     Raises:
-        CannotServe: Two are the same.
+        CannotServe: Two names are the same.
     """
     owners: dict[str, str] = {}
     for name, owner in names:
@@ -670,7 +754,10 @@ def require_distinct(names: Iterable[tuple[str, str]]) -> None:
 
 
 def topic_folders() -> Mapping[str, Path]:
-    """Return the folder of the manual's topics for each installed extension that is a package. It may not exist."""
+    """Return the folder with the topics of the manual for each installed extension that is a package.
+
+    The folder may not exist.
+    """
     return {
         name: Path(extension.__path__[0]) / "manual"
         for name, extension in installed().items()
@@ -679,8 +766,8 @@ def topic_folders() -> Mapping[str, Path]:
 
 
 def extension_of(module: str) -> str:
-    """Return the name of the extension that a module belongs to. Empty if it belongs to none."""
-    # An extension can be a single module, and other modules of its package belong to it too.
+    """Return the name of the extension that a module belongs to, or an empty string if it belongs to none."""
+    # An extension can be a single module. Then the other modules of its package belong to the extension too.
     for attribute in ("__name__", "__package__"):
         for name, extension in installed().items():
             if f"{module}.".startswith(f"{getattr(extension, attribute, None) or '?'}."):
@@ -689,7 +776,7 @@ def extension_of(module: str) -> str:
 
 
 def extension_of_error(error: BaseException) -> str:
-    """Return the name of the extension whose code raised an exception. Empty if none did."""
+    """Return the name of the extension whose code raised an exception, or an empty string for other code."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return next(filter(None, (extension_of(frame.f_globals.get("__name__", "")) for frame in frames[::-1])), "")
 
@@ -700,7 +787,7 @@ def call_installed(hook: str) -> list[Any]:
 
 
 def setting_classes() -> list[type]:
-    """Return the classes with the settings of the server and of all installed extensions, for the options of a command.
+    """Return the settings classes of the server and of all installed extensions, which declare the options.
 
     Raises:
         CannotServe: Two settings have the same name or option.
@@ -717,9 +804,10 @@ def setting_classes() -> list[type]:
 
 
 def load_for_commands() -> Extensions:
-    """Load the extensions for commands on a database, including those that a server leaves out for a missing package.
+    """Load the extensions for commands that use a database.
 
-    So their stored data is checked and erased too.
+    Extensions that a server leaves out, because a package is missing, are loaded too. Otherwise the commands could not
+    check and erase the data of these extensions.
 
     Raises:
         CannotServe: An extension cannot be loaded.
@@ -742,7 +830,11 @@ def open_database(url: str, *, must_exist: bool = False, keep_schema: bool = Fal
 
 
 def read_settings(**values: Any) -> Settings:
-    """Return the settings of a server and its extensions from values by field name."""
+    """Return the settings of a server and its extensions.
+
+    Args:
+        values: The values of the settings, by the name of the field.
+    """
     extensions = []
     for kind in call_installed("settings"):
         names = [each.name for each in fields(kind)]
@@ -751,7 +843,7 @@ def read_settings(**values: Any) -> Settings:
 
 
 def _location_of(error: Exception) -> str:
-    """Return file and line of the code of an extension that raised an error. Empty if none of its code did."""
+    """Return the file and line in an extension that raised an error, or an empty string for other code."""
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -765,14 +857,14 @@ def _called(extension: ModuleType | Broken, hook: str) -> list[Any]:
 
 
 def _missing(name: str, extension: ModuleType) -> str:
-    """Return the reason to leave an extension out: the first missing module that it needs. Empty if none is missing.
+    """Return the reason to leave an extension out, or an empty string if all modules that it needs are installed.
 
     Raises:
         CannotServe: ``needs`` returned a string instead of a list.
     """
     needed = _called(extension, "needs")
     for each in needed:
-        # Each letter of a string would be looked for as a module.
+        # Iterating over a string would treat each letter as the name of a module.
         if isinstance(each, str):
             raise CannotServe(f"needs() of the extension {name} returned the text {each!r}; return a list, [{each!r}]")
     module = next((each for each in chain(*needed) if find_spec(each) is None), None)

@@ -1,4 +1,4 @@
-"""A server: builds the core on a database, loads the extensions, starts and stops."""
+"""The server, which builds the core on a database, loads the extensions, and starts and stops both."""
 
 from __future__ import annotations
 
@@ -38,23 +38,25 @@ _log = logging.getLogger(__name__)
 
 _CLOCKS_DIFFER_SECONDS = 60
 _MANUAL_CLOCK_BEGINS_AT: Instant = 1_767_600_000_000
-"""2026-01-05T08:00:00Z, a Monday morning: where a manual clock stands in a new database."""
+"""The time of a manual clock in a new database: 2026-01-05T08:00:00Z, a Monday morning."""
 
 
 class Coordinator:
-    """Coordinates the processes that serve one database. In the core there is only one, which is the leader.
+    """The coordinator of the processes that serve one database.
 
-    If several processes may serve a database, its location names another class, whose methods may be hooks.
+    In the core only one process serves a database, and this process is the leader. If a type of database supports
+    several processes, its location names another coordinator class. Methods of that class may be hooks.
 
     Args:
-        services: The server, with its database and settings only.
+        services: The server, of which only the database, the settings and the extensions exist yet.
 
     Attributes:
-        forward: Returns the leader's response to the current request, given its WSGI environment and whether it is a
-            poll, or ``None`` if this process leads. The attribute is ``None`` if no other process can lead.
+        forward: A function that returns the leader's response to the current request, or ``None`` if this process is
+            the leader. Its arguments are the WSGI environment and whether the request is a poll. The attribute is
+            ``None`` if no other process can be the leader.
 
     Raises:
-        DatabaseError: Processes that are incompatible with this one serve the database.
+        DatabaseError: A process that is incompatible with this one serves the database.
     """
 
     forward: Callable[..., Any] | None = None
@@ -64,14 +66,14 @@ class Coordinator:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process is the leader, as far as it knows. The leader has the devices and channels."""
+        """Whether this process is the leader, as far as it knows. The leader serves the devices and the channels."""
         return True
 
     def join(self) -> None:
-        """Join the other processes, after the parts of the server are built."""
+        """Join the other processes. Called after the parts of the server are built."""
 
     def start(self) -> None:
-        """Make the server the leader, unless another process is.
+        """Make this process the leader, unless another process is the leader.
 
         Raises:
             DatabaseError: The database does not respond.
@@ -79,49 +81,49 @@ class Coordinator:
         self._services.become_leader()
 
     def respond_with(self, app: Any) -> None:
-        """Use a WSGI app for the requests of other processes while this process is the leader."""
+        """Use a WSGI app to respond to requests that other processes forward while this process is the leader."""
 
     def is_alive(self, process_id: str) -> bool:  # noqa: ARG002 - there is no other
-        """Whether another process still runs."""
+        """Return whether another process still runs."""
         return False
 
     def stop(self) -> None:
-        """Leave the other processes. None becomes the leader until :meth:`close`."""
+        """Leave the group of processes. No other process becomes the leader before :meth:`close`."""
 
     def close(self) -> None:
-        """Let another process become the leader."""
+        """Allow another process to become the leader."""
 
 
 class Services:
-    """All parts of one server, on one database.
+    """All parts of one server on one database.
 
     Args:
-        settings: The settings.
+        settings: The settings of the server.
 
     Attributes:
         settings: The settings of the server. ``settings.of(ItsSettings)`` returns the settings of an extension.
-        extensions: The loaded extensions; ``extensions.hook`` calls their hooks.
-        database: The database: ``query`` and ``read`` read, ``submit`` and ``write`` change.
-        clock: The time of the server, which may be a manual clock: ``now`` and ``call_at``.
-        devices: Stores registrations and reported values of devices, and reads device objects.
-        commands: Accepts requests to devices and stores their responses.
-        subscriptions: The subscriptions and presubscription rules.
+        extensions: The loaded extensions. ``extensions.hook`` calls their hooks.
+        database: The database. Its methods ``query`` and ``read`` read, ``submit`` and ``write`` change data.
+        clock: The clock of the server, with the methods ``now`` and ``call_at``. It may be a manual clock.
+        devices: The service that stores registrations and reported values, and reads device objects.
+        commands: The service that accepts requests to devices and stores their responses.
+        subscriptions: The service for subscriptions and presubscription rules.
         log: The notification logs of all applications.
         channels: The types of notification channels.
         polls: The open plain polls and their positions.
-        webhooks: Delivers notifications to webhooks.
+        webhooks: The sender of notifications to webhooks.
         backends: The device backends. An extension adds one with ``backends.add``.
-        dispatcher: Sends pending commands to devices.
-        coordinator: Coordinates the processes that serve the database.
-        slow_reads: Runs slow reads of views in other threads.
-        download_slots: The slots for snapshots and histories that are being sent.
-        gauges: Return the metrics of the web server.
+        dispatcher: The dispatcher, which sends pending commands to devices.
+        coordinator: The coordinator of the processes that serve the database.
+        slow_reads: The pool of threads for slow reads of views.
+        download_slots: The slots that limit how many snapshots and histories are sent at the same time.
+        gauges: Functions that return the metrics of the web server.
         accepts_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
-        device_request_hooks: See :func:`mirror_server.hooks.device_request`.
+        device_request_hooks: The implementations of the hook :func:`mirror_server.hooks.device_request`.
 
     Raises:
         DatabaseError: The database cannot be used.
-        CannotServe: An extension is missing, or does not work with these settings.
+        CannotServe: An extension is missing, or it does not work with these settings.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -134,7 +136,7 @@ class Services:
         self.extensions.hook.check_settings(settings=settings)
         with ExitStack() as undo:
             location = location_of(settings.database_url)
-            # Before the database is opened, which may upgrade its schema.
+            # Before the database is opened, because opening it may upgrade its schema.
             self._stop_serving = location.begin_serving()
             undo.callback(self._stop_serving)
             self.database = Database(settings.database_url, self.extensions.storages)
@@ -197,7 +199,7 @@ class Services:
         try:
             self._build_extensions()
             self._handle_signals()
-        # The threads of the parts already run.
+        # The parts have already started threads.
         except BaseException:
             self.close()
             raise
@@ -217,15 +219,15 @@ class Services:
         self.device_request_hooks = self.extensions.implementations("device_request")
 
     def measurements(self) -> list[Iterable[Measurement]]:
-        """Return the current metrics of the web server and of extensions."""
+        """Return the current metrics of the web server and of all extensions."""
         return [*(measure() for measure in self.gauges), *self.extensions.hook.measurements()]
 
     def announcements(self, url: str, key: str | None) -> list[str]:
-        """Return the lines of extensions that a serving command prints."""
+        """Return the lines that a serving command prints for the extensions."""
         return list(chain(*self.extensions.hook.announcements(services=self, url=url, key=key)))
 
     def part(self, kind: type[T]) -> T:
-        """Return an object that an extension built for this server, by its class.
+        """Return the object of a class that an extension built for this server.
 
         Raises:
             LookupError: No extension built an object of this class.
@@ -236,7 +238,7 @@ class Services:
         raise LookupError(f"no extension built a {kind.__name__}")
 
     def start(self) -> None:
-        """Start the server, and become the leader unless another process is.
+        """Start the server. It becomes the leader unless another process is the leader.
 
         Raises:
             DatabaseError: The database does not respond.
@@ -249,16 +251,16 @@ class Services:
         self.extensions.hook.started()
 
     def become_leader(self) -> None:
-        """Become the leader: do what is due, connect the devices, deliver pending commands and notifications."""
-        # Another process may have led since an interruption.
+        """Become the leader: run overdue work, connect the devices, and deliver pending commands and notifications."""
+        # Another process may have been the leader since an interruption.
         self.devices.forget_interruption()
-        # First, because later writes change the newest stored instant, which is when a server last ran.
+        # First, because later writes change the newest stored time, which shows when a server last ran.
         self.database.submit_durable(self.devices.resume)
         # Wall time, because a manual clock starts at the same instant in each new database.
         self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
         self.database.submit_durable(self._store_own_settings)
-        # Before devices get commands, whose attempts would look interrupted.
+        # Before devices receive commands, because their new attempts would look interrupted.
         self.database.submit_durable(self.commands.end_interrupted)
         self._housekeeping.start()
         self.extensions.hook.connect_devices()
@@ -266,36 +268,36 @@ class Services:
         self.webhooks.start()
 
     def _store_own_settings(self, session: Session) -> None:
-        """Store which extensions and which clock the leader has."""
+        """Store which extensions and which clock the leader uses."""
         session.put_setting(EXTENSIONS, " ".join(self.extensions.names))
         session.put_setting(CLOCK, "manual" if self.clock.is_manual else "system")
         if self.clock.is_manual:
-            # It may never be advanced, and commands need it.
+            # Stored now, because the clock may never be advanced, and commands of mirror-server read this setting.
             session.put_setting(MANUAL_CLOCK, str(self.clock.now()))
 
     def pause_leading(self) -> None:
-        """Start no work of the leader until it is known which process leads."""
+        """Start no new work of the leader until the processes have determined which one is the leader."""
         self._interrupted()
         self.webhooks.stop()
 
     def resume_leading(self) -> None:
-        """Continue as the leader, after it is known that no other process was the leader in between."""
+        """Continue as the leader after confirming that no other process became the leader in between."""
         self._resumed()
         self.webhooks.start()
 
     def stop_leading(self) -> None:
-        """Discard all work in flight, because another process is the leader now."""
+        """Discard all work in flight, because another process has become the leader."""
         self.extensions.hook.disconnect_devices()
         self.extensions.hook.resign()
         self._housekeeping.stop()
         self.dispatcher.forget()
         self.webhooks.stop()
         self.polls.forget()
-        # The new leader needs it.
+        # The new leader needs the read positions.
         self.log.store_read()
 
     def resync(self) -> None:
-        """Check everything that signals may be about, because some may have been missed."""
+        """Check everything that other processes may have signaled, because some signals may have been missed."""
         self.log.wake_all()
         self.extensions.hook.resync()
         if self.is_leader():
@@ -303,7 +305,10 @@ class Services:
             self._housekeeping.expire_commands()
 
     def close(self) -> None:
-        """Stop. Accepted requests are on disk, and pending work continues at the next start."""
+        """Stop the server.
+
+        Accepted requests are stored on disk, and pending work continues at the next start.
+        """
         # First, so that no timer starts new work.
         self.clock.close()
         self.coordinator.stop()
@@ -318,12 +323,12 @@ class Services:
         self._stop_serving()
 
     def _interrupted(self) -> None:
-        """Let no registration expire while nothing can be stored, because devices cannot update theirs."""
+        """Let no registration expire while nothing can be stored, because devices cannot renew their registrations."""
         self.devices.interrupt()
         self.extensions.hook.interrupted()
 
     def _resumed(self) -> None:
-        """Let registrations expire again, after devices had time to update them."""
+        """Let registrations expire again, after devices have had time to renew them."""
 
         def work(session: Session) -> None:
             self.devices.resume(session)
@@ -332,16 +337,16 @@ class Services:
         self.database.submit_durable(work)
 
     def probe(self) -> Future[None]:
-        """Write something, to check the disk; the future raises the error of the write.
+        """Write a test record to check the disk, and return a future that raises the error of the write.
 
-        Requests without a key may cause it, so concurrent calls share one write.
+        Concurrent calls share one write, because requests without a key can trigger it.
         """
         if self._probe is None or self._probe.done():
             self._probe = self.database.submit(Session.probe)
         return self._probe
 
     def is_leader(self) -> bool:
-        """Whether this process is the leader, which has the devices and channels."""
+        """Return whether this process is the leader, which serves the devices and the channels."""
         return self.coordinator.is_leader
 
     def _handle_signals(self) -> None:

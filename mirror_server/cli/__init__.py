@@ -1,7 +1,7 @@
-"""The ``mirror-server`` command group and its manual. Its help loads nothing else.
+"""The ``mirror-server`` command group and its manual. Displaying the help imports nothing else.
 
-The commands are in the other modules of this package and in extensions. Each command loads what it needs when it is
-called. This package may import all of the core. Start reading at ``run``.
+The commands are in the other modules of this package and in extensions. Each command imports the modules that it needs
+when it is called. This package may import all of the core. Read ``run`` first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MISSING = "{} is missing; install what a server needs with: pip install 'device
 
 
 class _ServerCommands(LazyGroup):
-    """A group that reports errors which the operator can fix in one line, without a traceback."""
+    """A command group that reports errors which the operator can fix, in one line and without a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -64,7 +64,7 @@ class _ServerCommands(LazyGroup):
 
 
 def _is_required(module: str) -> bool:
-    """Return whether a module belongs to a dependency of this package, including those of its extras."""
+    """Return whether a module belongs to a dependency of this package, including the dependencies of its extras."""
     required = [
         re.split(r"[^\w.-]", each)[0].lower().replace("-", "_") for each in requires("device-state-mirror") or ()
     ]
@@ -102,7 +102,7 @@ def help_(topic: str | None) -> None:
 
 
 def _installed() -> str:
-    """Return a list of the installed extensions for the manual: name, purpose and topics of each."""
+    """Return the list of installed extensions for the manual, with the name, purpose and topics of each."""
     lines = ["", "## Installed extensions", ""]
     folders = topic_folders()
     for name, extension in installed().items():

@@ -1,4 +1,4 @@
-"""The commands for a whole database: ``erase``, ``check``, ``backup``, ``restore`` and ``mark-restored``."""
+"""The commands for a complete database: ``erase``, ``check``, ``backup``, ``restore`` and ``mark-restored``."""
 
 from __future__ import annotations
 
@@ -57,16 +57,16 @@ def erase(device_id: str, database_url: str, **settings: Any) -> None:
 
 
 def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:
-    """Erase a device from the database; return the counts and the erasures that extensions finish elsewhere.
+    """Erase a device from the database. Return the number of rows by kind and the erasures of extensions.
 
-    The counts include the data outside the database.
+    The numbers include the data outside the database. The caller finishes the erasures, which erase that data.
     """
     hook = load_for_commands().hook
     while True:
         erasures: list[Erasure] = hook.erasure(database=database, device_id=device_id, settings=settings)
 
         def work(session: Session, erasures: list[Erasure] = erasures) -> dict[str, int] | None:
-            # An erasure that was planned before another change is planned again.
+            # If the data has changed since an erasure was planned, the erasure is planned again.
             if not all(each.is_current(session) for each in erasures):
                 return None
             return maintenance.erase_device(session, device_id, database.storages)
@@ -87,7 +87,7 @@ def check(database_url: str, **settings: Any) -> None:
     If there are any, the exit status is 1. In that case, restore a backup. The command also checks data that extensions
     store outside the database.
     """
-    # Before it is opened, which fails if the file is damaged.
+    # Checked before the database is opened, because opening it fails if the file is damaged.
     violations = location_of(database_url).damage()
     if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:
@@ -143,7 +143,7 @@ def restore(file: Path, database_url: str) -> None:
             f"{path} already exists and is not overwritten; stop its server and move the file away, together with"
             f" {companions} if they exist, or choose another file with --database"
         )
-    # The copy is upgraded; the backup itself keeps its version.
+    # Only the copy is upgraded. The backup itself keeps its version.
     copy(file, path, [schema.CORE, *(storage.branch for storage in load_for_commands().storages)])
     with closing(open_database(database_url)) as restored:
         restored.write(maintenance.skip_lost_numbers)

@@ -118,7 +118,7 @@ def revoke_key(key_id: str, database_url: str) -> None:
         is_revoked = stored_keys.revoke(session, key_id, wall_time())
         if is_revoked:
             maintenance.end_application(session, key_id, database.storages)
-            # Other processes check their open streams at once, and end those of this key.
+            # Other processes then check their open streams immediately, and end the streams of this key.
             session.publish(LOG, key_id)
         return is_revoked
 

@@ -1,4 +1,7 @@
-"""The command ``run``, and the code shared by all commands that serve. The server is loaded when they are called."""
+"""The command ``run``, and the code that all serving commands share.
+
+The server is imported when a command is called.
+"""
 
 from __future__ import annotations
 
@@ -63,20 +66,20 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     """Serve until the process receives SIGINT or SIGTERM.
 
     Args:
-        settings: The operator's settings.
+        settings: The settings of the server.
         host: The address to listen on.
-        port: The port; 0 selects a free one.
-        announce: Called with the URL and the services once the server listens.
+        port: The port to listen on. 0 selects a free port.
+        announce: A function that is called with the URL and the services when the server listens.
 
     Raises:
         ClickException: The server cannot start with these settings.
     """
-    # Imported late: no other command needs Flask and uvicorn.
+    # Imported here, because no other command needs Flask and uvicorn.
     from mirror_server.server import Services  # noqa: PLC0415
     from mirror_server.web.serve import listen, serve  # noqa: PLC0415
 
     try:
-        # An extension may configure the log. Otherwise basicConfig takes effect.
+        # An extension may configure logging. Otherwise basicConfig takes effect.
         Extensions(settings.without).hook.configure_logging(settings=settings)
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         with listen(host, port) as listener:

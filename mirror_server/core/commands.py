@@ -10,7 +10,7 @@ from mirror_server.core.timestamps import Instant, after_seconds
 
 DEFAULT_RETRIES_QUEUE_MODE = 2
 ASYNC_ID_SECONDS = 24 * 3600
-"""The time for which an async-id is reserved after the response to its request. Source: wire.md 2."""
+"""The time in seconds for which an async-id is reserved after the response. Source: wire.md 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,11 @@ class CommandRequest:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An accepted command. With ``is_silent`` there is no async response.
+    """An accepted command. With ``is_silent``, it has no async response.
 
-    ``attempts`` counts failed attempts. For a command that is not idempotent it also counts the attempt in progress,
-    and is stored before that is sent. So after a crash it shows that the device may have acted.
+    ``attempts`` counts the failed attempts. For a command that is not idempotent, it also counts the attempt in
+    progress, and is stored before that attempt is sent. So after a crash it shows that the device may have run the
+    command.
     """
 
     command_id: int
@@ -56,7 +57,7 @@ class Command:
 
 
 class Failure(Enum):
-    """A failure of a command without a response of the device, as (status, error category)."""
+    """A failure of a command without a response of the device, as a status and an error category."""
 
     EXPIRED = (429, "REQUEST_EXPIRED")
     DEREGISTERED = (429, "DEVICE_REMOVED_REGISTRATION")
@@ -65,17 +66,20 @@ class Failure(Enum):
 
 
 def expires_at(requested_at: Instant, expiry_seconds: int | None, *, queue_mode: bool) -> Instant:
-    """Return the instant until which a command may wait in the queue."""
+    """Return the time until which a command may be pending."""
     default = DEFAULT_EXPIRY_SECONDS_QUEUE_MODE if queue_mode else DEFAULT_EXPIRY_SECONDS
     return after_seconds(requested_at, default if expiry_seconds is None else expiry_seconds)
 
 
 def retries(requested: int | None, request: CommandRequest, *, queue_mode: bool) -> int:
-    """Return how often a failed attempt is retried. An execute is retried only if its caller requests it."""
+    """Return the number of retries after a failed attempt.
+
+    An execute is retried only if the application requested it.
+    """
     default = DEFAULT_RETRIES_QUEUE_MODE if queue_mode and request.is_idempotent else 0
     return default if requested is None else requested
 
 
 def may_try_again(command: Command, now: Instant) -> bool:
-    """Whether a command whose attempt just failed has another one left."""
+    """Return whether a command whose attempt just failed may be sent again."""
     return command.attempts < command.retries and now < command.expires_at

@@ -1,7 +1,8 @@
-"""The status of the last desired value, as a table. Source: specification 3.1; wire.md 2.
+"""The status of the last desired value, as a table of transitions. Source: specification 3.1; wire.md 2.
 
-A pair of status and event that is not in ``TRANSITIONS`` raises and changes nothing. A desired value has the number of
-the command that set it, so that the outcome of an older, superseded command is ignored.
+If ``TRANSITIONS`` does not contain a pair of status and event, the event raises an error and changes nothing. A
+desired value contains the number of the command that set it. So the outcome of an older command, which was superseded,
+is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mirror_server.core.timestamps import Instant
 
 
 class DesiredEvent(Enum):
-    """An event of a desired value."""
+    """An event that changes the status of a desired value."""
 
     WRITE_ACCEPTED = "write accepted (202)"
     WRITE_SUCCEEDED = "device responds with success"
@@ -37,9 +38,9 @@ class IllegalTransition(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DesiredState:
-    """The last desired value of a resource; ``category`` is the error category of a failed write.
+    """The last desired value of a resource. ``category`` is the error category of a failed write.
 
-    ``app_id`` is the application that submitted the write. Only this application gets the category.
+    ``app_id`` is the application that submitted the write. Only this application receives the category.
     """
 
     command_id: int
@@ -57,7 +58,7 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
     """Return the status after an event.
 
     Raises:
-        IllegalTransition: The pair is not in the table.
+        IllegalTransition: The event cannot happen in this status.
     """
     try:
         return TRANSITIONS[status, event]
@@ -68,7 +69,10 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
 def write_accepted(
     current: DesiredState | None, *, command_id: int, app_id: str, value: bytes, content_type: str, at: Instant
 ) -> DesiredState:
-    """Return the desired value after a write command was accepted: pending, with the issue time."""
+    """Return the desired value after a write command was accepted.
+
+    Its status is pending, and its time is the request time.
+    """
     status = next_status(current.status if current else None, DesiredEvent.WRITE_ACCEPTED)
     return DesiredState(
         command_id=command_id,
@@ -89,7 +93,7 @@ def write_finished(
     ``category`` is the error category, or ``None`` if the write succeeded.
 
     Raises:
-        IllegalTransition: The command had ended already.
+        IllegalTransition: The command had already ended.
     """
     if current is None or current.command_id != command_id:
         return None

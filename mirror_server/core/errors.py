@@ -1,4 +1,4 @@
-"""The exceptions of operations; :class:`ApiError` becomes the error body of a response. Source: wire.md 0."""
+"""The exceptions of operations. :class:`ApiError` becomes the error body of a response. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 Field = tuple[str, str]
-"""The name of an invalid field, and the reason."""
+"""The name of an invalid field, and the reason why it is invalid."""
 
 
 class ApiError(Exception):
     """An error of a request. The request has changed nothing.
 
     Attributes:
-        code: The HTTP status.
-        message: The error, and what to do next.
+        code: The HTTP status code.
+        message: The description of the error, and a suggested fix.
         reason: The error word of the public API, if it has one.
         fields: The invalid fields, each with the reason.
-        retry_after_seconds: When the same request may succeed, for the header ``Retry-After``.
+        retry_after_seconds: The time in seconds after which the same request may succeed, for the header
+            ``Retry-After``.
         headers: Additional headers of the response.
         more: Additional members of the error body.
     """
@@ -44,16 +45,16 @@ class ApiError(Exception):
 
     @classmethod
     def of_field(cls, name: str, message: str, *, reason: str | None = None) -> ApiError:
-        """Return a 400 about one field."""
+        """Return an error with status 400 for one field."""
         return cls(400, f"{name}: {message}", reason=reason, fields=[(name, message)])
 
 
 def unknown_device(device_id: str) -> ApiError:
-    """Return the 404 of all routes with a device id."""
+    """Return the error with status 404 for an unknown device id, which all routes share."""
     return ApiError(
         404, f"no device with the id {device_id!r}; GET /v3/devices lists all devices", reason="DEVICE_NOT_FOUND"
     )
 
 
 class CannotServe(Exception):
-    """The server cannot start with these settings. The message says what to do."""
+    """The server cannot start with these settings. The message contains a suggested fix."""

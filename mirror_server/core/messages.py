@@ -18,7 +18,7 @@ REGISTRATIONS_EXPIRED = "registrations-expired"
 
 _DEREGISTRATIONS = {DE_REGISTRATIONS, REGISTRATIONS_EXPIRED}
 _ANNOUNCED = {REGISTRATIONS, REG_UPDATES}
-# Members that are not in the public API. A reader gets them only with `include_seq`.
+# Members that are not in the public API. A reader receives them only with `include_seq`.
 _WITH_SEQ = {
     ASYNC_RESPONSES: {"ep", "original-ep", "path"},
     DE_REGISTRATIONS: {"original-ep", "uid", "timestamp"},
@@ -27,7 +27,7 @@ _WITH_SEQ = {
 
 
 def encode(payload: bytes) -> str:
-    """Return base64, the form of all payloads in JSON."""
+    """Return a payload in base64, which is the form of all payloads in JSON."""
     return b2a_base64(payload, newline=False).decode("ascii")
 
 
@@ -44,7 +44,7 @@ def async_response(
     max_age_seconds: int | None,
     at: Instant,
 ) -> dict[str, Any]:
-    """Return the outcome of a device request; ``content_type`` only with a payload."""
+    """Return the log entry with the outcome of a device request. ``content_type`` is set only with a payload."""
     body: dict[str, Any] = {"id": async_id, "status": status}
     if category is not None:
         body["error"] = category
@@ -64,7 +64,7 @@ def notification(
     max_age_seconds: int | None,
     changed_at: Instant,
 ) -> dict[str, Any]:
-    """Return an observation event, with the device's time of the change."""
+    """Return the log entry for an observation event. ``changed_at`` is the device's time of the change."""
     return {
         "ep": device_id,
         "path": path,
@@ -85,7 +85,10 @@ def registration(
     resources: Iterable[tuple[str, str, str, bool]],
     at: Instant,
 ) -> dict[str, Any]:
-    """Return a registration or its update; ``resources`` as path, resource type, content type, observable."""
+    """Return the log entry for a registration or its update.
+
+    ``resources`` contains the path, resource type, content type and observability of each resource.
+    """
     return {
         "ep": device_id,
         "original-ep": endpoint_name,
@@ -100,13 +103,13 @@ def registration(
 
 
 def deregistration(*, device_id: str, endpoint_name: str, at: Instant) -> dict[str, Any]:
-    """Return the event of a device that deregistered, or whose registration expired."""
+    """Return the log entry for a device that deregistered or whose registration expired."""
     return {"ep": device_id, "original-ep": endpoint_name, "timestamp": at}
 
 
 @dataclass(frozen=True, slots=True)
 class MessageExtras:
-    """Members that a message has only if its channel was registered with them."""
+    """The optional members of a message. A channel is registered with the members that it needs."""
 
     include_timestamp: bool = False
     include_uid: bool = False
@@ -122,12 +125,15 @@ CURSOR_EXTRAS = MessageExtras(
     deregistrations_as_object=True,
     include_seq=True,
 )
-"""All extras, for readers with their own position."""
+"""All optional members, for readers with their own position."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One entry of a notification log: its number, the list it belongs to, its JSON, and when it was logged."""
+    """An entry of a notification log.
+
+    It contains its number, the list of the message that it belongs to, its JSON, and the time at which it was logged.
+    """
 
     seq: int
     kind: str
@@ -138,7 +144,8 @@ class LogEntry:
 def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
     """Return the first entries that may share a message.
 
-    A response with a 5xx status is sent alone, because clients of the public API drop the whole message with it.
+    A response with a 5xx status is sent alone, because clients of the public API drop the complete message that
+    contains it.
     """
     for index, entry in enumerate(entries):
         if _is_server_error(entry):
@@ -147,7 +154,7 @@ def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
 
 
 def compose(entries: Iterable[LogEntry], extras: MessageExtras) -> dict[str, list[Any]]:
-    """Return the body of a message: a list for each kind that has entries."""
+    """Return the body of a message, with a list for each kind that has entries."""
     message: dict[str, list[Any]] = {}
     for entry in entries:
         message.setdefault(entry.kind, []).append(entry_json(entry, extras))
@@ -159,7 +166,7 @@ def _is_server_error(entry: LogEntry) -> bool:
 
 
 def entry_json(entry: LogEntry, extras: MessageExtras) -> Any:
-    """Return the JSON of an entry, with these extras."""
+    """Return the JSON of an entry, with the optional members in ``extras``."""
     body = entry.body
     if entry.kind in _DEREGISTRATIONS and not extras.deregistrations_as_object:
         return body["ep"]

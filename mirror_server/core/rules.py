@@ -1,10 +1,10 @@
-"""An index of presubscription rules: which of them match a device and its resources.
+"""An index of presubscription rules, which finds the rules that match a device and its resources.
 
 Source: specification 3.3; wire.md 3.
 
-An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a string needs one lookup, and one for each length of a prefix. The rules of a pattern are
-the bits of one integer.
+An application may have 1024 rules with 256 path patterns each, and a device may have 1000 resources. Comparing each
+rule with each resource takes seconds. In the index, a string needs one lookup, and one more for each length of a
+prefix. The set of rules that have a pattern is stored as the bits of one integer.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import lru_cache
 from typing import Any
 
 _MAX_CACHED_PATHS = 4096
-"""The devices of a fleet have mostly the same paths."""
+"""The number of paths whose matching rules are cached. The devices of a fleet have mostly the same paths."""
 
 
 class RuleIndex:
     """The presubscription rules of one application.
 
     Args:
-        rules: The rules as the JSON of the interface has them, checked, in their order.
+        rules: The rules in the JSON form of the interface, validated and in their order.
     """
 
     def __init__(self, rules: Sequence[Mapping[str, Any]]) -> None:
@@ -33,13 +33,13 @@ class RuleIndex:
     def positions(
         self, paths: Iterable[str], *, device_id: str, endpoint_name: str, endpoint_type: str
     ) -> dict[str, int]:
-        """Return the resources of a device that a rule matches, each with the position of the first matching rule.
+        """Return the resources of a device that match a rule, each with the position of the first matching rule.
 
         Args:
             paths: The paths of the resources.
-            device_id: The id of the device. The ``endpoint-name`` of a rule matches the id or the name.
-            endpoint_name: Its endpoint name.
-            endpoint_type: Its endpoint type.
+            device_id: The id of the device. The ``endpoint-name`` of a rule matches the id or the endpoint name.
+            endpoint_name: The endpoint name of the device.
+            endpoint_type: The endpoint type of the device.
         """
         named = self._names.matching(device_id) | self._names.matching(endpoint_name)
         of_device = named & self._types.matching(endpoint_type)
@@ -49,16 +49,16 @@ class RuleIndex:
         for path in paths:
             matching = of_device & self._rules_of_path(path)
             if matching:
-                # The lowest bit is the first rule.
+                # The lowest bit that is set belongs to the first rule.
                 found[path] = (matching & -matching).bit_length() - 1
         return found
 
 
 class _Patterns:
-    """An index of the rules with a pattern that matches a string, as the bits of an integer.
+    """An index from strings to the rules with a matching pattern. The rules are the bits of an integer.
 
     Args:
-        patterns: The position of each rule with its patterns; ``None`` where the rule matches every text.
+        patterns: The position of each rule with its patterns, or with ``None`` if the rule matches every string.
     """
 
     def __init__(self, patterns: Iterable[tuple[int, Sequence[str] | None]]) -> None:
@@ -73,7 +73,7 @@ class _Patterns:
             for text in texts:
                 of_kind, key = (self._prefixes, text[:-1]) if text.endswith("*") else (self._exact, text)
                 present = of_kind.get(key)
-                # Most patterns are of one rule, and then share its integer.
+                # Most patterns belong to one rule. The dictionary then shares the integer of the rule.
                 of_kind[key] = rule if present is None else present | rule
         self._lengths = sorted({len(prefix) for prefix in self._prefixes})
 

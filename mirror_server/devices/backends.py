@@ -15,22 +15,25 @@ from mirror_server.devices.interface import (
 
 
 class DeviceBackends:
-    """Sends each command to the backend of its device. A device without a backend cannot be reached."""
+    """A registry of backends, which sends each command to the backend of its device.
+
+    A device without a backend cannot be reached.
+    """
 
     def __init__(self) -> None:
         self._backends: dict[str, DeviceBackend] = {}
 
     def add(self, backend: DeviceBackend) -> None:
-        """Add a backend, before the server starts."""
+        """Add a backend. Call this method before the server starts."""
         self._backends[backend.name] = backend
 
     def is_reachable(self, device_id: str) -> bool:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Return whether a command that is sent now would arrive. False without a backend."""
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Send a command to the backend of the device. Without a backend, the outcome is ``NOT_SENT``."""
         backend = self._of(device_id)
         if backend is None:
             response(DeviceResponse(Outcome.NOT_SENT))
@@ -40,21 +43,24 @@ class DeviceBackends:
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Cancel a command that timed out. See :class:`~mirror_server.devices.interface.DeviceBackend`."""
         backend = self._of(device_id)
         if backend is None:
-            # The command was sent to a backend that no longer has the device.
+            # The command was sent to a backend to which the device is no longer connected.
             cancelled(True)
         else:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """See :class:`~mirror_server.devices.interface.DeviceBackend`."""
+        """Return the connection of a device, or ``None`` without a backend."""
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)
 
     def split_instance(self, name: str) -> SplitInstance | None:
-        """Return the function of the named backend that splits object instances, or ``None`` if it has none."""
+        """Return the function of a backend that splits object instances.
+
+        Return ``None`` if the backend has no such function.
+        """
         backend = self._backends.get(name)
         return None if backend is None else backend.split_instance
 

@@ -1,8 +1,9 @@
-"""Delivers pending commands to each device: in order, one at a time, when the device can be reached.
+"""The delivery of pending commands to devices. Source: wire.md 2.
 
-Pending commands are in the database; only those in flight are in memory. After a restart a command without a response
-is sent again, and nothing has to be rebuilt. An execute is the exception, because running it twice may do harm. Its
-attempt is stored before it is sent, and it is not sent again if it may have reached the device. Source: wire.md 2.
+A device receives its commands in order, one at a time, while it can be reached. Pending commands are stored in the
+database, and only commands in flight are in memory. After a restart, a command without a response is sent again, and
+no state has to be rebuilt. An execute is the exception, because running it twice may do harm. Its attempt is stored
+before it is sent. It is not sent again if it may have reached the device.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _CANNOT_STORE = "cannot store the response of device %s; retrying every %d s"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A command to a device. ``request`` is the device request of an application that caused it, if any."""
+    """A command to a device. ``request`` is the device request of an application that caused the command, if any."""
 
     device_id: str
     command: DeviceCommand
@@ -58,11 +59,11 @@ class _Delivery:
     """A delivery in flight to one device.
 
     Attributes:
-        device_id: The device.
-        command_id: The number of the device request, if it is one.
-        is_woken: Whether new work may wait for the device since this started.
-        made_contact: Whether the device made contact since this started.
-        ended: Whether it got a response or timed out.
+        device_id: The id of the device.
+        command_id: The number of the device request, or ``None`` if no application requested the command.
+        is_woken: Whether new work may be pending for the device since the delivery started.
+        made_contact: Whether the device made contact since the delivery started.
+        ended: Whether the command received a response or timed out.
         timer: The timer of the response timeout.
     """
 
@@ -79,17 +80,19 @@ class _Delivery:
 
 
 class Dispatcher:
-    """Sends pending commands to devices, with at most one delivery in flight to each device.
+    """The dispatcher, which sends pending commands to devices. Each device has at most one delivery in flight.
 
     Args:
         database: The database with the pending work.
-        clock: Domain time.
+        clock: The clock of the server.
         backends: The backends of the devices.
-        finish: Stores the outcome of a job; ``None`` stands for a timeout. The future is done when that is on disk.
-        answer_timeout_seconds: How long a device may take to respond.
+        finish: A function that stores the outcome of a job. The outcome is ``None`` after a timeout. The returned
+            future completes when the outcome is on disk.
+        answer_timeout_seconds: The maximum time in seconds that a device may take to respond.
 
     Attributes:
-        delayed: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
+        delayed: The async-ids of commands that must not be sent yet. Code that removes an async-id must wake the
+            device of the command.
     """
 
     def __init__(
@@ -109,14 +112,17 @@ class Dispatcher:
         self._response_timeout_seconds = answer_timeout_seconds
         self._deliveries: dict[str, _Delivery] = {}
         self._new: list[_Delivery] = []
-        # Subscribe commands without a response, which are not repeated before the device makes contact again.
+        # Subscribe commands without a response. They are not repeated before the device makes contact again.
         self._unresponsive: dict[str, set[DeviceCommand]] = {}
-        # The last logged kind of error of each failing device.
+        # The type of the last logged error of each failing device.
         self._failing: dict[str, type[Exception]] = {}
         self._lock = threading.Lock()
 
     def contact(self, *device_ids: str) -> None:
-        """Send pending work to these devices, which made contact, including commands that they did not respond to."""
+        """Send pending work to devices that made contact.
+
+        This includes commands to which a device did not respond before.
+        """
         with self._lock:
             for device_id in device_ids:
                 self._unresponsive.pop(device_id, None)
@@ -126,13 +132,14 @@ class Dispatcher:
         self.wake(*device_ids)
 
     def wake(self, *device_ids: str) -> None:
-        """Send pending work to each of these devices, unless a delivery to it is in flight."""
+        """Send pending work to each of these devices, unless a delivery to the device is in flight."""
         failed: list[tuple[_Delivery, Exception]] = []
         with self._lock:
             for device_id in device_ids:
                 delivery = self._deliveries.get(device_id)
                 if delivery is not None:
-                    # The flag is read after the delivery is removed under the same lock, so no wake is lost.
+                    # The flag is read after the delivery is removed under the same lock, so no call of this method is
+                    # lost.
                     delivery.is_woken = True
                     continue
                 delivery = _Delivery(device_id)
@@ -147,7 +154,7 @@ class Dispatcher:
         for failure in failed:
             self._retry_failed(*failure)
         if has_new:
-            # All devices that one transaction woke are handled together, by the first call.
+            # The first call handles all devices that one transaction woke.
             self._database.after_group(self._start_new)
 
     def in_flight(self) -> set[int]:
@@ -156,7 +163,7 @@ class Dispatcher:
             return {delivery.command_id for delivery in self._deliveries.values() if delivery.command_id is not None}
 
     def forget(self) -> None:
-        """Discard all deliveries in flight, because another process has the devices now."""
+        """Discard all deliveries in flight, because another process now serves the devices."""
         with self._lock:
             deliveries = list(self._deliveries.values())
             self._deliveries.clear()
@@ -169,7 +176,7 @@ class Dispatcher:
             delivery.stop_timer()
 
     def wake_all(self) -> None:
-        """Wake every device with pending work."""
+        """Send pending work to every device that has some."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
         self.wake(*sorted(device_ids))
@@ -190,7 +197,8 @@ class Dispatcher:
                 if len(deliveries) == 1 or isinstance(error, StorageFailed):
                     self._retry_failed(each, error)
                 else:
-                    # Alone, so that a device whose rows cannot be read does not delay others.
+                    # Each device is read separately, so that a device whose rows cannot be read does not delay other
+                    # devices.
                     self._start_batch([each])
             return
         for delivery in deliveries:
@@ -206,7 +214,10 @@ class Dispatcher:
         self._retry_failed(delivery, error)
 
     def _retry_failed(self, delivery: _Delivery, error: Exception, problem: str = _CANNOT_SEND) -> None:
-        """Retry a device after an error. It is logged once per kind, because a device may fail every second."""
+        """Retry a device after an error.
+
+        The same type of error is logged only once, because a device may fail every second.
+        """
         if not isinstance(error, StorageFailed):
             with self._lock:
                 is_logged = self._failing.get(delivery.device_id) is type(error)
@@ -216,7 +227,7 @@ class Dispatcher:
         self._release_later(delivery)
 
     def _start_next(self, delivery: _Delivery, found: PendingWork) -> None:
-        """Send the next job to a device. Without one, its delivery ends."""
+        """Send the next job to a device. If there is no job, the delivery ends."""
         job = self._next_job(delivery.device_id, found)
         if job is not None:
             self._send(job, delivery)
@@ -239,7 +250,7 @@ class Dispatcher:
                 if each not in unresponsive:
                     return Job(device_id, each)
         if command is None or command.async_id in self.delayed:
-            # Later commands wait with a delayed one, because the device gets all in order.
+            # Commands after a delayed command have to wait too, because the device receives all commands in order.
             return None
         return Job(device_id, _command_of(command), command)
 
@@ -249,10 +260,10 @@ class Dispatcher:
         if command is None or command.request.is_idempotent:
             self._transmit(job, delivery)
         elif command.attempts > command.retries:
-            # Its response could not be stored.
+            # The last attempt was sent, but its response could not be stored.
             self._ended(job, delivery, None)
         else:
-            # After a crash, the stored attempt shows that the device may have acted.
+            # After a crash, the stored attempt shows that the device may have run the command.
             stored = self._database.submit_durable(
                 lambda session: commands.begin_attempt(session, command.command_id, self._clock.now()),
                 conflict_keys=(command.device_id,),
@@ -276,7 +287,7 @@ class Dispatcher:
         due_at = after_seconds(self._clock.now(), self._response_timeout_seconds)
         if job.request is not None:
             due_at = min(due_at, job.request.expires_at)
-        # The timer first, because the response, which cancels it, may arrive before ``send`` returns.
+        # The timer is created first, because the response may arrive before ``send`` returns, and cancels the timer.
         delivery.timer = self._clock.call_at(due_at, lambda: self._time_out(job, delivery))
         self._backends.send(job.device_id, job.command, lambda response: self._ended(job, delivery, response))
 
@@ -286,13 +297,14 @@ class Dispatcher:
         def cancelled(was_sent: bool) -> None:
             self._ended(job, delivery, None if was_sent else DeviceResponse(Outcome.NOT_SENT))
 
-        # Until the command expires, a late response is still useful.
+        # A late response is useful until the command expires.
         self._backends.cancel(job.device_id, job.command, cancelled, also_sent=has_expired)
 
     def _ended(self, job: Job, delivery: _Delivery, response: DeviceResponse | None) -> None:
         is_lost = response is None or not response.outcome.is_from_device
         with self._lock:
-            # Response and timeout may come at the same moment: the first one ends the job, the other one is late.
+            # A response and a timeout may arrive at the same time. The first one ends the job, and the other one is
+            # late.
             is_late, delivery.ended = delivery.ended, True
             if job.request is None and is_lost and not (is_late or delivery.made_contact):
                 self._unresponsive.setdefault(job.device_id, set()).add(job.command)
@@ -309,9 +321,9 @@ class Dispatcher:
             stored.add_done_callback(lambda future: self._stored(delivery, future))
 
     def _store_late_response(self, job: Job, response: DeviceResponse | None) -> None:
-        """Store a response after the timeout, because it still has the state of the device.
+        """Store a response that arrived after the timeout, because it still describes the state of the device.
 
-        The end of an observation is ignored, because another one may have started in the meantime.
+        The end of an observation is ignored, because another observation may have started in the meantime.
         """
         if isinstance(job.command, CancelObservation):
             return
@@ -319,7 +331,8 @@ class Dispatcher:
 
     def _stored(self, delivery: _Delivery, future: Future[Any]) -> None:
         if future.exception() is not None:
-            # The outcome is not stored, so the job is still pending and would be sent again at once, in a busy loop.
+            # The outcome is not stored, so the job is still pending. Sending it again immediately would cause a busy
+            # loop.
             self._release_later(delivery)
         else:
             with self._lock:
@@ -338,7 +351,7 @@ class Dispatcher:
         self.wake(delivery.device_id)
 
     def _remove(self, delivery: _Delivery) -> None:
-        # After ``forget``, the device may have another delivery.
+        # After ``forget``, the device may have a new delivery.
         if self._deliveries.get(delivery.device_id) is delivery:
             del self._deliveries[delivery.device_id]
 

@@ -1,7 +1,7 @@
 """The interface between the service and device connections, both simulated and real.
 
-A connection reports the events of devices to :class:`mirror_server.service.devices.DeviceService`, and the service
-sends commands to devices through a :class:`DeviceBackend`. Neither side holds its own lock while it calls the other.
+A connection reports the events of devices to :class:`mirror_server.service.devices.DeviceService`. The service sends
+commands to devices through a :class:`DeviceBackend`. Neither side holds its own lock while it calls the other side.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mirror_server.store.resources import AnnouncedResource
 class Registration:
     """The data of a device registration.
 
-    ``backend`` is the name of the :class:`DeviceBackend` that received it. It sets ``device_id`` only if it chooses the
-    ids of its devices.
+    ``backend`` is the name of the :class:`DeviceBackend` that received the registration. ``device_id`` is set only if
+    the backend chooses the ids of its devices.
     """
 
     endpoint_name: str
@@ -33,7 +33,7 @@ class Registration:
 
 
 class Content(NamedTuple):
-    """A value in transit: raw payload, content type, and freshness in seconds (``None`` if not specified)."""
+    """A value in transit: the raw payload, the content type, and the freshness in seconds (``None`` if unspecified)."""
 
     payload: bytes
     content_type: str = "text/plain"
@@ -41,18 +41,19 @@ class Content(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """A change notification or an auto-observation of a device.
+    """A change notification or an auto-observation that a device sent.
 
-    A named tuple, like its content, because it is created in half the time of a frozen dataclass. Thousands arrive per
-    second.
+    This class is a named tuple, because creating it takes half the time of creating a frozen dataclass, and thousands
+    of observations arrive per second. The same applies to :class:`Content`.
 
     Attributes:
-        device_id: The device.
-        path: The resource.
+        device_id: The id of the device.
+        path: The path of the resource.
         content: The value.
-        changed_at: When the value changed, by the clock of the device.
-        is_unsolicited: Whether the device sent it without an observation. The resource need not be auto-observed.
-        is_published: Whether the device sent it with its registration or an update of it.
+        changed_at: The time at which the value changed, by the clock of the device.
+        is_unsolicited: Whether the device sent the value without an observation. The resource need not be
+            auto-observed.
+        is_published: Whether the device sent the value together with its registration or a registration update.
     """
 
     device_id: str
@@ -65,7 +66,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read a resource; ``accept`` is the preferred content type."""
+    """A command that reads a resource. ``accept`` is the preferred content type."""
 
     path: str
     accept: str | None = None
@@ -73,7 +74,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write a resource."""
+    """A command that writes a resource."""
 
     path: str
     content: Content
@@ -81,7 +82,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteAttributes:
-    """Set notification rules of a resource, as a query string (``pmin=5&pmax=120``)."""
+    """A command that sets the notification rules of a resource, as a query string (``pmin=5&pmax=120``)."""
 
     path: str
     query: str
@@ -89,7 +90,7 @@ class WriteAttributes:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Execute a resource with an argument."""
+    """A command that executes a resource with an argument."""
 
     path: str
     content: Content
@@ -97,14 +98,14 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """Observe a resource. The response has its initial value."""
+    """A command that starts an observation of a resource. The response contains the initial value."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class CancelObservation:
-    """Cancel the observation of a resource."""
+    """A command that cancels the observation of a resource."""
 
     path: str
 
@@ -113,7 +114,7 @@ DeviceCommand = Read | Write | WriteAttributes | Execute | Observe | CancelObser
 
 
 class Outcome(Enum):
-    """The outcome of a command, as (status, error category) of the async response. Source: wire.md 5."""
+    """The outcome of a command, as the status and the error category of the async response. Source: wire.md 5."""
 
     DONE = (200, None)
     METHOD_NOT_ALLOWED = (400, "METHOD_NOT_ALLOWED")
@@ -124,7 +125,7 @@ class Outcome(Enum):
     TOO_LARGE = (413, "TOO_LARGE")
     UNSUPPORTED_CONTENT_TYPE = (415, "UNSUPPORTED_CONTENT_TYPE")
     UNAVAILABLE = (503, "NOT_CONNECTED")
-    """The connection was lost before a response. An idempotent command may be retried."""
+    """The connection was lost before a response arrived. An idempotent command may be retried."""
     NO_RESPONSE = (504, "TIMEOUT")
     """The device did not respond to any transmission. An idempotent command may be retried."""
     NOT_SENT = (503, None)
@@ -141,25 +142,25 @@ _WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_RESPONSE, Outcome
 
 @dataclass(frozen=True, slots=True)
 class DeviceResponse:
-    """The response of a device to one command; ``content`` is set for a successful read or observe."""
+    """The response of a device to a command. ``content`` is set for a successful read or observe."""
 
     outcome: Outcome
     content: Content | None = None
     responded_at: Instant | None = None
-    """The device's time of the value, if it differs from the time of arrival."""
+    """The device's time of the value, if it differs from the time at which the response arrived."""
     instance_values: tuple[tuple[str, Content], ...] | None = None
     """The paths and values of an object instance that was read, or ``None`` for a single resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatus:
-    """The connection of a device. A field is ``None`` if it does not apply to the backend or is not known.
+    """The connection of a device. A field is ``None`` if it does not apply to the backend or is unknown.
 
     Attributes:
         protocol: The transport protocol: ``coap``, or ``coaps`` with DTLS.
         lwm2m_version: The LwM2M version of the registration, such as ``1.1``.
         binding: The binding mode of the registration: ``U``, or ``UQ`` in queue mode.
-        address: The source address and port of its messages, ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
+        address: The source address and port of the device's messages: ``192.0.2.1:40000`` or ``[2001:db8::1]:40000``.
     """
 
     protocol: str
@@ -169,50 +170,52 @@ class ConnectionStatus:
 
 
 SplitInstance = Callable[[str, Content], Sequence[tuple[str, Content]]]
-"""Splits the payload of an object instance into the paths and values of its resources.
+"""A function that splits the payload of an object instance into the paths and values of its resources.
 
-Raises ValueError, with the reason, if the payload cannot be read.
+It raises a ValueError with the reason if it cannot parse the payload.
 """
 
 
 class DeviceBackend(Protocol):
-    """A kind of device connection. All methods may be called on any thread."""
+    """A kind of device connection. All methods are thread-safe."""
 
     @property
     def name(self) -> str:
-        """The name of the backend, which the directory stores for each of its devices."""
+        """The name of the backend. The directory stores it for each device of the backend."""
 
     @property
     def split_instance(self) -> SplitInstance | None:
-        """The function that splits object instances, or ``None`` if devices read and write single resources only."""
+        """The function that splits object instances, or ``None`` if devices support only single resources."""
 
     def has(self, device_id: str) -> bool:
-        """Whether the device is connected to this backend. Called for each command, so it must be fast."""
+        """Return whether the device is connected to this backend. Called for each command, so it must be fast."""
 
     def is_reachable(self, device_id: str) -> bool:
-        """Whether a command sent now would arrive; false for a device that sleeps or is disconnected."""
+        """Return whether a command that is sent now would arrive. False if the device sleeps or is disconnected."""
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
-        """Send a command; ``response`` is called at most once, now or later, on any thread."""
+        """Send a command. ``response`` is called at most once, before or after this method returns, on any thread."""
 
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """Cancel a command that timed out, so that the next one need not wait for it.
+        """Cancel a command that timed out, so that the next command need not wait for it.
 
         Args:
-            device_id: The device.
-            command: The object that was passed to :meth:`send`. If another command is in flight, that continues.
-            cancelled: Called once, on any thread, with false if nothing of the command was sent, nor will be.
-            also_sent: Whether to stop waiting for the response if the command was sent.
+            device_id: The id of the device.
+            command: The object that was passed to :meth:`send`. If another command is in flight, that command
+                continues.
+            cancelled: A function that is called once, on any thread. Its argument is false if no part of the command
+                was or will be sent.
+            also_sent: Whether to stop waiting for the response if the command was already sent.
         """
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """Return how a device is connected, or ``None`` if it is not connected to this backend."""
+        """Return the connection of a device, or ``None`` if the device is not connected to this backend."""
 
 
 class NotRegistered(Exception):
-    """The device is not registered (any more). It has to make a full registration."""
+    """The device is not registered, or no longer registered. It has to make a full registration."""
 
 
 class NameInUse(Exception):

@@ -1,7 +1,7 @@
 """Arrow arrays of database columns, and Arrow IPC streams in chunks.
 
-Imported only if pyarrow is installed, and late, because the import is slow. Arrays are built from buffers, since
-``pyarrow.array`` imports pandas if it is installed, which takes a second and much memory.
+Import this module only if pyarrow is installed, and as late as possible, because importing pyarrow is slow. Arrays are
+built from buffers. ``pyarrow.array`` would import pandas if it is installed, which takes a second and much memory.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ _END_OF_STREAM_BYTES = 8
 
 
 def to_array(values: Column, kind: pa.DataType) -> pa.Array:
-    """Return an array of database values, including ``None``, of one of the types in this module."""
+    """Return an Arrow array of database values, which may include ``None``.
+
+    ``kind`` is one of the types in this module.
+    """
     if kind == WORD:
         return to_array(values, pa.string()).dictionary_encode()
     filler, buffers_of = _FORMS[kind]
     try:
-        # Searching for None first would take as long as this conversion.
+        # This first tries the conversion without a search for None, because the search would take as long as the
+        # conversion.
         return pa.Array.from_buffers(kind, len(values), [None, *buffers_of(values)])
     except TypeError:
         missing = values.count(None)
@@ -52,7 +56,7 @@ def to_array(values: Column, kind: pa.DataType) -> pa.Array:
 
 
 def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa.ListArray:
-    """Return an array of lists with these lengths. A missing list is null and has the length 0."""
+    """Return an array of lists with these lengths. A missing list is null, and its length must be 0."""
     validity = _bitmap(bytes(not missing for missing in is_missing)) if any(is_missing) else None
     offsets = pa.py_buffer(array("i", accumulate(lengths, initial=0)))
     kind = pa.list_(items.type)
@@ -60,7 +64,7 @@ def to_lists(lengths: Column, items: pa.Array, is_missing: Sequence[bool]) -> pa
 
 
 def to_values(column: pa.Array) -> list[Any]:
-    """Return the values of a column as Python objects: instants in milliseconds, and ``None`` for nulls."""
+    """Return the values of a column as Python objects. Times are in milliseconds, and nulls are ``None``."""
     if column.null_count == len(column):
         return [None] * len(column)
     if column.type == INSTANT:
@@ -73,7 +77,7 @@ def to_values(column: pa.Array) -> list[Any]:
 
 
 def _bitmap(flags: bytes) -> pa.Buffer:
-    """Return a buffer with one bit for each byte, which is 0 or 1."""
+    """Return a buffer with one bit for each byte. Each byte must be 0 or 1."""
     return pa.Array.from_buffers(pa.int8(), len(flags), [None, pa.py_buffer(flags)]).cast(pa.bool_()).buffers()[1]
 
 
@@ -103,14 +107,14 @@ _FORMS: Mapping[pa.DataType, tuple[object, Callable[[Column], list[pa.Buffer]]]]
     pa.int64(): (0, _of_numbers("q")),
     INSTANT: (0, _of_numbers("q")),
 }
-"""The placeholder of a missing value, and the function that builds the buffers."""
+"""The placeholder for a missing value, and the function that builds the buffers, by Arrow type."""
 
 
 class StreamChunks:
-    """Makes the chunks of an Arrow IPC stream: the head, any number of batches, and the tail.
+    """A builder of the chunks of an Arrow IPC stream: the head, any number of batches, and the tail.
 
     Args:
-        schema: The columns.
+        schema: The columns of the stream.
         compression: The compression of the buffers.
 
     Attributes:
@@ -123,11 +127,11 @@ class StreamChunks:
         self.head = self._stream()[:-_END_OF_STREAM_BYTES]
 
     def batch(self, batch: pa.RecordBatch, metadata: dict[bytes, bytes] | None = None) -> bytes:
-        """Return the chunk of a batch with its metadata."""
+        """Return the chunk that contains a batch and its metadata."""
         return self._stream(batch, metadata)[len(self.head) : -_END_OF_STREAM_BYTES]
 
     def tail(self, end: bytes) -> bytes:
-        """Return the last chunk: a batch without rows and with ``end`` in its metadata."""
+        """Return the last chunk, which contains a batch without rows and has ``end`` in its metadata."""
         nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
         return self._stream(nothing, {END_KEY: end})[len(self.head) :]
 

@@ -1,6 +1,6 @@
-"""Chunked downloads: their formats, the paths they select, and the threads that produce them.
+"""Downloads in chunks: their formats, the paths that they select, and the threads that create them.
 
-Used by snapshots, the history and the older calls. Each of these works without the others.
+Snapshots, the history and the older calls use this module. Each of these extensions works without the others.
 """
 
 from __future__ import annotations
@@ -45,27 +45,31 @@ _log = logging.getLogger(__name__)
 
 
 def _lower_priority() -> None:
-    """Lower the priority of this thread: large responses can wait, small ones cannot."""
-    # Only in Linux each thread has its own priority.
+    """Lower the priority of this thread, because large responses can wait and small responses cannot."""
+    # Only on Linux does each thread have its own priority.
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 _THREADS = ThreadPoolExecutor(2, "download", _lower_priority)
-"""Few threads, because the interpreter runs one at a time, and each of these repeatedly delays every other request."""
+"""The threads that create chunks. There are only two, because each of them repeatedly delays all other requests.
+
+The interpreter runs only one thread at a time.
+"""
 
 
 class Download(StreamedResponse):
-    """A response whose chunks are produced one by one, each after the previous one is sent.
+    """A response whose chunks are created one by one. Each chunk is created after the previous chunk was sent.
 
     So no chunk waits in memory for a slow reader.
 
     Args:
-        chunks: Produces the chunks. It may block for a while, and must not use the request.
-        is_admitted: Whether the key of the request is still valid. If not, the download is aborted.
-        release: Called once, when no more chunks are produced.
+        chunks: A generator of the chunks. It may block for a while, and must not use Flask's request.
+        is_admitted: A function that returns whether the key of the request is still valid. If it is not, the download
+            is aborted.
+        release: A function that is called once, when no more chunks are created.
         content_type: The content type.
-        headers: Further headers.
+        headers: Additional headers.
     """
 
     def __init__(
@@ -84,21 +88,23 @@ class Download(StreamedResponse):
         self._lock = threading.Lock()
 
     def next_chunk(self) -> bytes | None:
-        """Return the next chunk, ``None`` after the last one."""
+        """Return the next chunk, or ``None`` after the last chunk."""
         with self._lock:
             return next(self._chunks, None) if self._is_admitted() else None
 
     async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
-        """Send the chunks, which other threads produce; stop early if the reader or the server stops.
+        """Send the chunks, which other threads create. Stop early if the reader disconnects or the server stops.
 
-        A reader that takes too long is disconnected: its open read transaction keeps the database from tidying up.
+        A reader that takes too long is disconnected, because its open read transaction prevents the database from
+        removing old data.
         """
         loop = asyncio.get_running_loop()
         end_at = loop.time() + _LONGEST_SECONDS
         try:
             while True:
                 await reader.wait_for_room()
-                # Counted before it exists. Otherwise all downloads that wait for a thread would pass this limit.
+                # Counted before the chunk exists. Otherwise all downloads that wait for a thread would pass this
+                # limit.
                 with reader.counting(_EXPECTED_CHUNK_BYTES):
                     chunk = await loop.run_in_executor(_THREADS, self.next_chunk)
                     if chunk is None:
@@ -119,9 +125,9 @@ class Download(StreamedResponse):
             return False
 
     def close(self) -> None:
-        """Release all resources, after the chunk that is being produced."""
+        """Release all resources. If a chunk is being created, wait for it first."""
         super().close()
-        # Breaks a reference cycle, which only the garbage collector would find.
+        # This breaks a reference cycle, which only the garbage collector could free.
         self.response = ()
         with self._lock:
             self._chunks.close()
@@ -129,10 +135,10 @@ class Download(StreamedResponse):
 
 
 def accepted_format(subject: str) -> str:
-    """Return the content type of the response by the header ``Accept``; NDJSON by default.
+    """Return the content type of the response, as selected by the header ``Accept``. The default is NDJSON.
 
     Args:
-        subject: What is downloaded, for a message: ``a snapshot``.
+        subject: The name of the download for an error message, such as ``a snapshot``.
 
     Raises:
         ApiError: The header accepts none of the available formats (406).
@@ -169,7 +175,7 @@ def query_patterns() -> tuple[str, ...]:
     """Return the path patterns in the query.
 
     Raises:
-        ApiError: A pattern is invalid, or there are too many (400).
+        ApiError: A pattern is invalid, or there are too many patterns (400).
     """
     patterns = request.args.getlist("path")
     if len(patterns) > MAX_PATTERNS:

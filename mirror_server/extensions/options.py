@@ -1,4 +1,4 @@
-"""Options that several extensions share: retention times, and stopping at the end of standard input."""
+"""Options that several extensions use: retention periods, and stopping at the end of standard input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MIN_RETENTION_SECONDS = 60
 
 
 def read_retention(_context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Return a retention time in seconds, at least 60. This is the callback of an option.
+    """Parse a retention period and return it in seconds. It must be at least 60. Used as the callback of an option.
 
     Raises:
-        BadParameter: The text is not a time, or the time is too short.
+        BadParameter: The string is not a duration, or the duration is too short.
     """
     if text is None:
         return None
@@ -29,10 +29,10 @@ def read_retention(_context: click.Context, parameter: click.Parameter, text: st
 
 
 def stop_with_stdin() -> None:
-    """Send SIGTERM to this process when its standard input ends: then the program that started it has ended."""
+    """Send SIGTERM to this process when its standard input ends, because the program that started it has then ended."""
 
     def run() -> None:
-        # os.read, because sys.stdin has a lock, which this thread would still hold when the interpreter exits.
+        # This uses os.read, because sys.stdin has a lock that this thread would still hold when the interpreter exits.
         while os.read(0, 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)

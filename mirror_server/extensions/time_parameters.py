@@ -1,4 +1,4 @@
-"""Reads instants in queries and filters."""
+"""Parsing of timestamps in queries and filters."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
 
 
 def query_instant(name: str) -> Instant | None:
-    """Return an instant from the query, ``None`` if it is absent.
+    """Return the value of a query parameter as a timestamp, or ``None`` if it is absent.
 
     Raises:
-        ApiError: The parameter is not an instant, or is repeated (400).
+        ApiError: The parameter is not a timestamp, or is repeated (400).
     """
     text = query_text(name)
     return None if text is None else read_instant(name, text)
 
 
 def read_instant(name: str, text: str) -> Instant:
-    """Parse an RFC 3339 time.
+    """Parse an RFC 3339 timestamp.
 
     Raises:
-        ApiError: The text is not a time, or has no time zone (400).
+        ApiError: The string is not a timestamp, or has no time zone (400).
     """
     try:
-        # A bare number is rejected: it could be seconds or milliseconds.
+        # A bare number is rejected, because it could be seconds or milliseconds.
         return from_datetime(_TIMESTAMP.validate_python(text if _DATE.match(text) else None))
     except ValidationError as error:
         fault = "has no time zone" if error.errors()[0]["type"] == "timezone_aware" else "is not a time"

@@ -1,4 +1,7 @@
-"""Notification channels: a key has one at a time, of any type. One type is the plain poll. Source: wire.md 4."""
+"""Notification channels, one of which is the plain poll. Source: wire.md 4.
+
+A key can have only one channel at a time, of any type.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ class ChannelType(NamedTuple):
     """A type of channel.
 
     Attributes:
-        mechanism: Its word in ``delivery_mechanism``.
-        name: Its name in a sentence.
-        path: The route whose DELETE ends it.
-        opened_by: A clause about the request to this route (``{}``) that opens one.
+        mechanism: The value for this type in ``delivery_mechanism``.
+        name: The name of the type in a sentence.
+        path: The route whose DELETE ends the channel.
+        opened_by: A clause that describes the request to this route (``{}``) that opens the channel.
     """
 
     mechanism: str
@@ -33,10 +36,10 @@ class ChannelType(NamedTuple):
 
 
 class Channels:
-    """All types of channels.
+    """A registry of all types of channels.
 
     Args:
-        database: The database that has them.
+        database: The database that stores the channels.
     """
 
     def __init__(self, database: Database) -> None:
@@ -44,7 +47,7 @@ class Channels:
         self._types: dict[ChannelType, Callable[[Session, str], bool]] = {}
 
     def add(self, channel: ChannelType, exists: Callable[[Session, str], bool]) -> None:
-        """Add a type, with a function that returns whether an application has a channel of this type."""
+        """Add a type of channel, with a function that returns whether an application has a channel of this type."""
         self._types[channel] = exists
 
     def of(self, app_id: str) -> ChannelType:
@@ -60,7 +63,7 @@ class Channels:
         return found
 
     def other(self, session: Session, app_id: str, own: ChannelType) -> ApiError | None:
-        """Return the error (400) for an application that has a channel of another type, or ``None`` if it has none."""
+        """Return the error (400) if an application has a channel of another type, and ``None`` otherwise."""
         other = self._find(session, app_id, own)
         if other is None:
             return None
@@ -86,17 +89,17 @@ POLL = ChannelType("LONG_POLLING", "a poll channel", "/v2/notification/pull", "a
 
 
 class PlainPolls:
-    """The poll channel of the public API: one open poll for each key, and a position that the server keeps.
+    """The poll channel of the public API. It allows one open poll for each key, and the server stores its position.
 
-    The position moves when a poll gets its response. It is stored when the next poll arrives, which confirms the
-    response. After a restart in between, the same entries are sent again, and none is lost. The same applies if a
-    process that forwarded a poll ends.
+    The position moves when a poll gets its response. It is stored when the next poll arrives, because that poll
+    confirms the response. If the server restarts before that, it sends the same entries again, so no entry is lost.
+    The same applies if a process that forwarded a poll ends.
 
     Args:
-        database: The database that has the positions.
+        database: The database that stores the positions.
         log: The log to read.
-        channels: The types of channels; this one is added.
-        is_alive: Whether a process that forwarded a poll still runs.
+        channels: The registry of channel types, to which this type is added.
+        is_alive: A function that returns whether a process that forwarded a poll still runs.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class PlainPolls:
         self._is_alive = is_alive
         self._positions: dict[str, tuple[int, str | None]] = {}
         self._open: dict[str, tuple[EntryWaiter, str | None]] = {}
-        # Weak, because `advance` may never be called for an ended poll.
+        # The keys are weak references, because `advance` may never be called for an ended poll.
         self._ended: WeakKeyDictionary[EntryWaiter, ApiError] = WeakKeyDictionary()
         self._closings: Waiters[None] = Waiters()
         self._lock = threading.Lock()
@@ -118,14 +121,14 @@ class PlainPolls:
         """Open a poll and return a waiter for new entries.
 
         Args:
-            app_id: The application.
-            process_id: The process that forwarded the poll, if it is not this one.
+            app_id: The id of the application.
+            process_id: The id of the process that forwarded the poll, or ``None`` if the poll arrived at this process.
 
         Raises:
             ApiError: Another poll of this key is open (409).
         """
         self._forget_dead(app_id)
-        # Before the log is read: an entry that is appended in between is not missed.
+        # The waiter is created before the log is read, so that an entry that is appended in between is not missed.
         waiter = self._log.entry_waiter(app_id)
         with self._lock:
             if app_id in self._open:
@@ -137,35 +140,36 @@ class PlainPolls:
                 )
             self._open[app_id] = (waiter, process_id)
             position, _ = self._positions.get(app_id, (None, None))
-            # Under the lock, so that this is stored in the same order.
+            # Submitted while the lock is acquired, so that the changes are stored in the same order.
             self._database.submit_durable(lambda session: self._open_channel(session, app_id, waiter, position))
         return waiter
 
     def closing(self, app_id: str) -> Waiter[None] | None:
-        """Return a waiter that is done when the open poll of a key is closed, or ``None`` if no poll is open.
+        """Return a waiter that completes when the open poll of a key is closed, or ``None`` if no poll is open.
 
-        Cancel it when it is no longer needed.
+        Cancel the waiter when it is no longer needed.
         """
         with self._lock:
             return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
 
     def count_waiting(self, app_id: str) -> int:
-        """Return how many entry numbers follow the position. Some of these entries may be deleted."""
+        """Return the number of entry numbers after the position. Some of these entries may have been deleted."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
     def read(self, app_id: str, waiter: EntryWaiter) -> Page:
-        """Return the page after the position, without moving the position. For any thread.
+        """Return the page after the position, without moving the position. Any thread may call this method.
 
         Raises:
-            ApiError: The key was revoked, and its log deleted, while the poll was open (401).
+            ApiError: The key was revoked and its log was deleted while the poll was open (401).
         """
         return self._log.read_new(app_id, self._position(app_id), waiter)
 
     def advance(self, app_id: str, waiter: EntryWaiter, page: Page) -> None:
-        """Move the position to the end of a page that is about to be sent in the response of this poll.
+        """Move the position to the end of a page. The caller is about to send the page in the response of this poll.
 
         Raises:
-            ApiError: The poll was ended while it was open, for example with its channel (410). The position stays.
+            ApiError: The poll was ended while it was open, for example by deleting its channel (410). The position
+                does not change.
         """
         with self._lock:
             open_poll, process_id = self._open.get(app_id, (None, None))
@@ -174,7 +178,7 @@ class PlainPolls:
             self._positions[app_id] = (page.cursor, process_id)
 
     def close(self, app_id: str, waiter: EntryWaiter) -> None:
-        """End this poll, so that the key may poll again."""
+        """Close this poll, so that the key may open another poll."""
         with self._lock:
             if self._open.get(app_id, (None, None))[0] is waiter:
                 del self._open[app_id]
@@ -182,18 +186,18 @@ class PlainPolls:
         self._closings.wake(app_id, None)
 
     def delete(self, app_id: str) -> Future[None]:
-        """Delete the channel and end its open poll at once (410)."""
+        """Delete the channel and immediately end its open poll (410)."""
         with self._lock:
             open_poll = self._end(app_id, _deleted())
             position, _ = self._positions.pop(app_id, (None, None))
-            # Under the lock, so that this is stored in the same order.
+            # Submitted while the lock is acquired, so that the changes are stored in the same order.
             deleted = self._database.submit(lambda session: self._store(session, app_id, position, polled=False))
         if open_poll is not None:
             self._notify_ended(open_poll)
         return deleted
 
     def forget(self) -> None:
-        """End the open polls, because another process has the positions now."""
+        """End the open polls, because another process now serves the positions."""
         with self._lock:
             ended_polls = [self._end(app_id, _moved_to_other_process()) for app_id in list(self._open)]
             self._positions.clear()
@@ -201,16 +205,19 @@ class PlainPolls:
             self._notify_ended(ended_poll)
 
     def exists(self, session: Session, app_id: str) -> bool:
-        """Whether the application has opened a poll channel and not deleted it."""
+        """Return whether the application has opened a poll channel and has not deleted it."""
         with self._lock:
-            # The open channel may not be on disk yet.
+            # The newly opened channel may not be on disk yet.
             if app_id in self._open or app_id in self._positions:
                 return True
         state = logs.state(session, app_id)
         return bool(state and state.polled)
 
     def _open_channel(self, session: Session, app_id: str, waiter: EntryWaiter, position: int | None) -> None:
-        """Store that there is a poll channel, unless one of another type was registered since the poll arrived."""
+        """Store that the application has a poll channel.
+
+        If a channel of another type was registered after the poll arrived, end the poll instead.
+        """
         other = self._channels.other(session, app_id, POLL)
         if other is None:
             self._store(session, app_id, position, polled=True)
@@ -226,11 +233,15 @@ class PlainPolls:
         self._notify_ended(waiter)
 
     def _forget_dead(self, app_id: str) -> None:
-        """Drop the open poll and the unconfirmed position of a process that has ended: the response may be lost."""
+        """Drop the open poll and the unconfirmed position of a process that has ended.
+
+        The response to the poll may be lost.
+        """
         with self._lock:
             open_poll, forwarder = self._open.get(app_id, (None, None))
             _, last_forwarder = self._positions.get(app_id, (None, None))
-        # Without the lock, because this may be slow. Below it is checked that the poll is still the same.
+        # The lock is not acquired here, because this may be slow. The code below checks that the poll is still the
+        # same.
         forwarders = {forwarder, last_forwarder} - {None}
         dead = {process_id for process_id in forwarders if not self._is_alive(str(process_id))}
         with self._lock:
@@ -242,14 +253,17 @@ class PlainPolls:
         self._notify_ended(open_poll)
 
     def _end(self, app_id: str, api_error: ApiError) -> EntryWaiter | None:
-        """End the open poll, if there is one, under the lock. Then call :meth:`_notify_ended` without the lock."""
+        """End the open poll, if there is one. The caller must have acquired the lock.
+
+        Call :meth:`_notify_ended` afterwards, without the lock.
+        """
         open_poll, _ = self._open.pop(app_id, (None, None))
         if open_poll is not None:
             self._ended[open_poll] = api_error
         return open_poll
 
     def _notify_ended(self, ended_poll: EntryWaiter) -> None:
-        # A poll that was woken at this moment gets its error from `advance`.
+        # If the poll was woken at the same time, `advance` raises its error.
         ended_poll.fail(self._ended[ended_poll])
         self._closings.wake(ended_poll.name, None)
 

@@ -1,10 +1,13 @@
-"""The notification log: append entries, read those after a number, wait for new ones. Source: wire.md 4 and 5.
+"""The notification log: append entries, read the entries after a number, and wait for new entries.
 
-Each application has one log. A reader has a position in it: its own (``after``), or the position of the application's
-channel, which the server stores.
+Source: wire.md 4 and 5.
 
-Begin with :meth:`NotificationLog.append` and :meth:`NotificationLog.read`. The rest makes thousands of long polls
-cheap: polls that are woken together share one :class:`Page`, and entries that were just appended are not read again.
+Each application has one log. A reader of the log has a position. Either the reader stores its own position
+(``after``), or the server stores the position of the application's channel.
+
+Read :meth:`NotificationLog.append` and :meth:`NotificationLog.read` first. The other code reduces the cost of
+thousands of long polls: polls that are woken together share one :class:`Page`, and entries that were just appended are
+not read again.
 """
 
 from __future__ import annotations
@@ -31,35 +34,35 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import LOG, Session
 
 MAX_ENTRIES = 10_000
-"""The maximum number of entries in one message; the next poll gets the rest."""
+"""The maximum number of entries in one message. The next poll gets the rest."""
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The size limit of one message. The entry that reaches it is the last one.
+"""The size limit of one message in bytes. The entry that reaches the limit is the last entry of the message.
 
-The event loop encodes a message in one step, so other requests wait for that time.
+The event loop encodes a message in one step, so all other requests wait during this time.
 """
 
 _RETAINED_SHARE = 0.9
-"""The share of a full log that is retained. Deleting some room in advance avoids a deletion for every new entry."""
+"""The share of a full log that is retained. Deleting more than necessary avoids a deletion for every new entry."""
 
 _LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
-"""The time for which waiters share a page that one of them read."""
+"""The time in seconds for which waiters share a page that one of them has read."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """The entries of one message, and where the reader is after it.
+    """The entries of one message, and the position of the reader after the message.
 
     Attributes:
-        entries: The entries; empty when there is nothing new.
+        entries: The entries. There are none if the log has no new entries.
         cursor: The position of the reader after this page.
-        gap: The first and last number of missing entries, which were deleted from the log.
-        settled_at: All events before this instant are in the log up to ``cursor``, or ``None`` if this process cannot
-            know.
-        is_last: Whether the log is known to have ended there.
+        gap: The first and the last number of missing entries, which were deleted from the log.
+        settled_at: A time such that the log up to ``cursor`` contains all earlier events. ``None`` if this process
+            cannot determine it.
+        is_last: Whether the log is known to end at ``cursor``.
     """
 
     entries: Sequence[LogEntry]
@@ -71,15 +74,15 @@ class Page:
 
     @cached_property
     def message(self) -> bytes:
-        """The message for readers with their own position, encoded once for all that share the page."""
+        """The message for readers with their own position. It is encoded once for all readers that share the page."""
         return orjson.dumps(compose(self.entries, CURSOR_EXTRAS))
 
     def is_next(self, after: int, limit: int) -> bool:
-        """Whether these are all entries after a number, and not more than ``limit``."""
+        """Return whether these are all entries after the number ``after``, and at most ``limit`` entries."""
         return self.entries[0].seq == after + 1 and len(self.entries) <= limit
 
     def once(self, convert: Callable[[Page], T]) -> T:
-        """Return ``convert(page)``, called once for all readers. They must not change the result."""
+        """Return ``convert(page)``, which is called once for all readers. The readers must not change the result."""
         if convert not in self._cache:
             self._cache[convert] = convert(self)
         converted: T = self._cache[convert]
@@ -87,7 +90,10 @@ class Page:
 
 
 class _SharedPage(NamedTuple):
-    """A page that was read after a number, with the wake count of that moment and the end of its sharing."""
+    """A page that was read after a number.
+
+    It also has the number of wakes at the time of the read, and the time until which it may be shared.
+    """
 
     after: int
     wakes: int
@@ -100,7 +106,7 @@ class Woken:
     """The value for all waiters that are woken together.
 
     Attributes:
-        added: The appended entries, if they are available as a page.
+        added: The page with the appended entries, or ``None`` if they must be read from the log.
         read: The page that one of the waiters read.
     """
 
@@ -109,22 +115,23 @@ class Woken:
 
 
 EntryWaiter: TypeAlias = Waiter[Woken]
-"""A waiter for new entries; see :meth:`NotificationLog.entry_waiter`."""
+"""A waiter for new entries. See :meth:`NotificationLog.entry_waiter`."""
 
 
 class NotificationLog:
     """The logs of all applications.
 
     Args:
-        database: The database that has them.
-        clock: Domain time.
-        max_bytes: The maximum size of one log.
+        database: The database that stores the logs.
+        clock: The clock of the server.
+        max_bytes: The maximum size of one log in bytes.
         is_shared: Whether other processes may use the database.
-        is_leader: Whether this process is the leader, which stores the events.
-        monotonic: A clock in seconds that never goes back; it limits how long a page is shared.
+        is_leader: A function that returns whether this process is the leader, which stores the events.
+        monotonic: A function that returns the time of a monotonic clock in seconds. It limits how long a page is
+            shared.
 
     Attributes:
-        on_responses: Called in the transaction that adds async responses; see
+        on_responses: Functions that are called in the transaction that appends async responses; see
             :func:`mirror_server.hooks.responses_added`.
     """
 
@@ -154,7 +161,10 @@ class NotificationLog:
         self._lock = threading.Lock()
 
     def ensure_log(self, app_id: str) -> None:
-        """Create the log of this application, so that its notifications are stored from now on."""
+        """Create the log of an application, if it does not exist.
+
+        From now on the notifications of the application are stored.
+        """
         if app_id in self._created:
             return
         # The database runs work in order, so the log exists before the next request of the application is processed.
@@ -162,15 +172,18 @@ class NotificationLog:
         created.add_done_callback(lambda done: None if done.exception() else self._created.add(app_id))
 
     def append(self, session: Session, kind: str, entries: Iterable[tuple[str, str, dict[str, Any]]]) -> None:
-        """Append entries of one kind, each as application, device id and content.
+        """Append entries of one kind to the logs of applications.
 
-        Call it in the transaction of the change that they report. Readers are woken after the commit. An application
-        without a log gets nothing.
+        Each entry consists of the application, the device id and the content.
+
+        Call this method in the transaction of the change that the entries report. Readers are woken after the commit.
+        Entries for an application without a log are dropped.
         """
         at = self._clock.now()
         by_application: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         for app_id, device_id, body in entries:
-            # A copy takes half the time of a dict display, which matters at thousands of entries per second.
+            # A copy takes half the time of a new dict with the same items. This matters at thousands of entries per
+            # second.
             entry = body.copy()
             entry["uid"] = next(self._uids)
             by_application.setdefault(app_id, []).append((device_id, entry))
@@ -181,7 +194,7 @@ class NotificationLog:
                 continue
             if end.stored_bytes > self._max_bytes:
                 logs.drop_bytes(session, app_id, end.stored_bytes - int(self._max_bytes * _RETAINED_SHARE))
-            # Only readers that wait at this moment can use the page, so without any it is not made.
+            # Only readers that currently wait can use the page. Without such readers, no page is created.
             page = None
             if app_id in self._waiters and sum(len(body) for _, body in encoded) <= MAX_BYTES:
                 page = self._page_of(kind, [entry for _, entry in added], end.last_seq, at)
@@ -197,7 +210,7 @@ class NotificationLog:
         body: dict[str, Any],
         own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """Append an entry to the logs of all applications. ``own`` has additional members for some applications.
+        """Append an entry to the logs of all applications. ``own`` contains additional members for some applications.
 
         Source: specification 6.
         """
@@ -207,11 +220,11 @@ class NotificationLog:
     def read_new(self, app_id: str, after: int, waiter: EntryWaiter, limit: int = MAX_ENTRIES) -> Page:
         """Return the next message after the number ``after``, for a reader that called :meth:`entry_waiter` before.
 
-        Entries that were just appended are not read again, unless others were appended at the same moment. Then all
-        of them form one message, which is read once for all waiters with the same position.
+        Entries that were just appended are not read again, unless other entries were appended at the same time. In
+        that case, all these entries form one message. It is read once for all waiters with the same position.
 
         Raises:
-            ApiError: The key was revoked, and its log deleted, while the reader waited (401).
+            ApiError: The key was revoked and its log was deleted while the reader waited (401).
         """
         woken = waiter.result() if waiter.done() else None
         added = woken.added if woken else None
@@ -226,33 +239,34 @@ class NotificationLog:
             raise ApiError(401, message) from api_error
 
     def read(self, app_id: str, after: int, limit: int = MAX_ENTRIES) -> Page:
-        """Return the next message after the number ``after``, without entries if there is nothing new.
+        """Return the next message after the number ``after``. It has no entries if the log has no new entries.
 
         Raises:
-            ApiError: The number is after the end of the log (400).
+            ApiError: The number is beyond the end of the log (400).
         """
-        # Before the entries are read: the instant must not cover entries that are appended after the read.
+        # Determined before the entries are read, because the time must not cover entries that are appended after the
+        # read.
         settled_at = self._settled_at()
         last_seq, rows = self._database.query(lambda session: logs.read(session, app_id, after, limit, MAX_BYTES))
         if after > last_seq:
             raise beyond_log("after", after, last_seq)
-        # An erased entry ends the message, so that the next one reports the gap.
+        # The message ends before an erased entry, so that the next message reports the gap.
         adjoining = [row for index, row in enumerate(rows) if row[0] == rows[0][0] + index]
         entries = first_message([LogEntry(seq, kind, orjson.loads(body), at) for seq, kind, body, at in adjoining])
         first_seq = entries[0].seq if entries else last_seq + 1
         gap = (after + 1, first_seq - 1) if first_seq > after + 1 else None
         cursor = entries[-1].seq if entries else last_seq
         if entries and (settled_at is None or cursor < last_seq):
-            # Entries are written in the order of their times.
+            # Entries are written in the order of their timestamps.
             settled_at = min(settled_at or entries[-1].logged_at, entries[-1].logged_at)
         return Page(entries, cursor, gap, settled_at, is_last=cursor == last_seq)
 
     def _read_shared(self, app_id: str, after: int, woken: Woken) -> Page:
-        """Return the page after a number that another waiter, woken at the same time, has just read.
+        """Return a page that another waiter, which was woken at the same time, has just read.
 
-        If waiters have been woken in the meantime, the page is read again. It may lack entries that are appended later,
-        but the reader called :meth:`entry_waiter` first and is woken for them. The page is shared for a moment only,
-        because an operator may erase entries or revoke the key.
+        If waiters have been woken in the meantime, the page is read again. A shared page may lack entries that were
+        appended later. This is safe, because the reader called :meth:`entry_waiter` first and is woken for these
+        entries. The page is shared only briefly, because an operator may erase entries or revoke the key.
         """
         wakes, found = self._waiters.count_wakes(app_id), woken.read
         if found is not None and (found.after, found.wakes) == (after, wakes) and self._monotonic() < found.until:
@@ -262,31 +276,34 @@ class NotificationLog:
         return page
 
     def _settled_at(self) -> Instant | None:
-        """Return an instant such that a read after this call sees all earlier events."""
+        """Return a time such that a read after this call sees all earlier events.
+
+        Return ``None`` if this process is not the leader.
+        """
         if not self._is_leader():
             return None
         now = self._clock.now()
-        # Work gets its time when it runs. If no work waits, all events that are not visible yet will have later times.
+        # Work gets its timestamp when it runs. If no work is waiting, all future events will have later timestamps.
         self._committed_at = now if self._database.count_waiting() == 0 else min(self._committed_at, now)
         return self._committed_at
 
     def note_read(self, app_id: str, seq: int) -> None:
-        """Record that a reader with its own position gets the entries up to this number.
+        """Record that a reader with its own position receives the entries up to this number.
 
-        The position is kept in memory, so that a read writes nothing. It is stored with the next entry, or by
-        :meth:`store_read`. After a crash in between, the last entries count as unread. They may be sent twice, but are
-        never lost.
+        The position is stored in memory, so that a read does not write to the database. It is stored with the next
+        entry, or by :meth:`store_read`. After a crash in between, the last entries count as unread. They may be sent
+        twice, but they are never lost.
         """
         with self._lock:
             if seq <= self._read_seq.get(app_id, 0):
                 return
             self._read_seq[app_id] = seq
         if self._is_shared and not self._is_leader():
-            # The leader needs the position when it registers a webhook. It knows only the readers of its own process.
+            # The leader needs the position when it registers a webhook, but knows only the readers of its own process.
             self._database.submit(lambda session: logs.note_read(session, app_id, seq), conflict_keys=(logs.EVERY,))
 
     def store_read(self) -> None:
-        """Store up to where readers with their own positions have read."""
+        """Store the positions up to which readers with their own positions have read."""
         with self._lock:
             read = list(self._read_seq.items())
 
@@ -297,34 +314,34 @@ class NotificationLog:
         self._database.submit_durable(work, by_leader=False)
 
     def skip_read(self, session: Session, app_id: str) -> None:
-        """Move the position of a new channel past the entries that readers with their own positions received."""
-        # The newest positions may be in memory only; see `note_read`.
+        """Move the position of a new channel past the entries that readers with their own positions have received."""
+        # The newest positions may only be in memory; see `note_read`.
         logs.note_read(session, app_id, self._read_seq.get(app_id, 0))
         logs.skip_read(session, app_id)
 
     def last_seq(self, app_id: str) -> int:
-        """Return the number of the newest entry, 0 for an empty log."""
+        """Return the number of the newest entry, or 0 if the log is empty."""
         state = self._database.query(lambda session: logs.state(session, app_id))
         return state.last_seq if state else 0
 
     def entry_waiter(self, app_id: str, *, is_poll: bool = True) -> EntryWaiter:
-        """Return a waiter that completes when an entry is appended. Cancel it when it is no longer needed.
+        """Return a waiter that completes when an entry is appended. Cancel the waiter when it is no longer needed.
 
-        Call this before you read, so that an entry that is appended in between is not missed.
+        Call this method before you read, so that an entry that is appended in between is not missed.
 
         Args:
-            app_id: The application.
-            is_poll: Whether it counts as an open poll; a webhook does not.
+            app_id: The id of the application.
+            is_poll: Whether the waiter counts as an open poll. The waiter of a webhook does not.
         """
         return self._waiters.add(app_id, is_poll=is_poll)
 
     @property
     def open_polls(self) -> int:
-        """The number of polls and streams that wait."""
+        """The number of polls and streams that are waiting."""
         return self._waiters.open_polls
 
     def wake(self, *app_ids: str) -> None:
-        """Wake the waiters of these logs, so that they read again."""
+        """Wake the waiters of these logs, so that they read their log again."""
         for app_id in app_ids:
             self._waiters.wake(app_id, Woken(None))
 
@@ -334,14 +351,17 @@ class NotificationLog:
         self._waiters.wake(app_id, Woken(page))
 
     def _page_of(self, kind: str, added: Sequence[dict[str, Any]], last_seq: int, at: Instant) -> Page | None:
-        """Return the page for a reader at the previous end of the log, if the appended entries form one message."""
+        """Return a page with new entries for readers at the previous end of the log.
+
+        Return ``None`` if the entries need several messages.
+        """
         if len(added) > MAX_ENTRIES:
             return None
         first_seq = last_seq - len(added) + 1
         entries = [LogEntry(seq, kind, entry, at) for seq, entry in enumerate(added, first_seq)]
         if len(first_message(entries)) < len(entries):
             return None
-        # Another process may have appended more entries, which this one does not know yet.
+        # Another process may have appended more entries, of which this process does not know yet.
         return Page(entries, last_seq, None, at, is_last=not self._is_shared)
 
     def wake_all(self) -> None:
@@ -350,7 +370,7 @@ class NotificationLog:
 
 
 def _uids() -> Iterator[str]:
-    """Yield UUIDs. The first four parts stay the same; the last part counts up from a random number.
+    """Yield UUIDs. The first four groups stay the same, and the last group counts up from a random number.
 
     A counter costs a twentieth of a new random UUID, which matters at thousands of entries per second.
     """
@@ -359,7 +379,10 @@ def _uids() -> Iterator[str]:
 
 
 def beyond_log(name: str, position: int, last_seq: int) -> ApiError:
-    """Return the error (400) for a position after the end of the log; ``name`` is the field with the position."""
+    """Return the error (400) for a position beyond the end of the log.
+
+    ``name`` is the field that contains the position.
+    """
     cure = "start again with after=latest" if name == "after" else f"omit {name} to start at the end"
     message = f"{position} is beyond the end of the log, {last_seq}; {cure}"
     return ApiError.of_field(name, message, reason="CURSOR_BEYOND_LOG")

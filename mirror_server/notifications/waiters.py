@@ -1,7 +1,7 @@
-"""Waiters for new entries of a log. Thousands wait at once and are woken together.
+"""Waiters for new entries of a log. Thousands of waiters are woken together.
 
-A waiter is like a future of :mod:`concurrent.futures` without its own lock and queue. Thousands of real futures would
-cost half as much as the responses themselves.
+A waiter resembles a future of :mod:`concurrent.futures`, but does not have its own lock and queue. Thousands of real
+futures would cost half as much as the responses themselves.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _log = logging.getLogger(__name__)
 
 
 class Waiter(Generic[T]):
-    """A waiter for one log; made by :meth:`Waiters.add`.
+    """A waiter for one log, which is created by :meth:`Waiters.add`.
 
     Attributes:
         name: The name of the log.
-        is_poll: Whether it is counted among the open polls.
+        is_poll: Whether the waiter is counted as an open poll.
     """
 
     __slots__ = ("__weakref__", "_callbacks", "_failure", "_is_done", "_value", "_waiters", "is_poll", "name")
@@ -37,11 +37,11 @@ class Waiter(Generic[T]):
         self._failure: Exception | None = None
 
     def done(self) -> bool:
-        """Return whether the waiter has a value or has failed. After :meth:`cancel` this is false."""
+        """Return whether the waiter has a value or has failed. This is false after :meth:`cancel`."""
         return self._is_done
 
     def result(self) -> T:
-        """Return the value. Call this only when the waiter is done.
+        """Return the value. Call this method only if the waiter is done.
 
         Raises:
             Exception: The failure that ended the wait.
@@ -52,7 +52,7 @@ class Waiter(Generic[T]):
         return value
 
     def add_done_callback(self, callback: Callable[[Waiter[T]], object]) -> None:
-        """Call ``callback`` in the thread that completes the waiter, or at once if the waiter is done already."""
+        """Call ``callback`` in the thread that completes the waiter, or immediately if the waiter is already done."""
         with self._waiters.lock:
             if not self._is_done:
                 self._callbacks += (callback,)
@@ -63,11 +63,11 @@ class Waiter(Generic[T]):
         """Stop waiting without calling any callback."""
         with self._waiters.lock:
             self._waiters.forget(self)
-            # Another thread may have removed this waiter already, and be about to call the callbacks.
+            # Another thread may already have removed this waiter and be about to call the callbacks.
             self._callbacks = ()
 
     def fail(self, failure: Exception) -> None:
-        """End the wait with a failure, unless the waiter is done already."""
+        """End the wait with a failure, unless the waiter is already done."""
         with self._waiters.lock:
             if self._is_done:
                 return
@@ -77,14 +77,14 @@ class Waiter(Generic[T]):
         self.call()
 
     def set_value(self, value: T) -> None:
-        """Set the value. The caller has the lock of all waiters, releases it, and then calls :meth:`call`."""
+        """Set the value. The caller has acquired the lock of all waiters, releases it, and then calls :meth:`call`."""
         self._value = value
         self._is_done = True
 
     def call(self) -> None:
-        """Call the callbacks."""
+        """Call all callbacks."""
         for callback in self._callbacks:
-            # One failed callback must not prevent the others.
+            # A failed callback must not prevent the other callbacks.
             try:
                 callback(self)
             except Exception:
@@ -92,11 +92,11 @@ class Waiter(Generic[T]):
 
 
 class Waiters(Generic[T]):
-    """All waiters, by the name of their log. Any thread may use this object.
+    """All waiters by the name of their log. The methods are thread-safe.
 
     Attributes:
-        lock: Acquired only briefly, and never while a callback runs.
-        open_polls: The number of polls that wait.
+        lock: The lock for all waiters. It is acquired only briefly, and never while a callback runs.
+        open_polls: The number of polls that are waiting.
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class Waiters(Generic[T]):
         return name in self._waiting
 
     def add(self, name: str, *, is_poll: bool) -> Waiter[T]:
-        """Add a waiter. Cancel it when it is no longer needed."""
+        """Add a waiter. Cancel the waiter when it is no longer needed."""
         waiter: Waiter[T] = Waiter(self, name, is_poll=is_poll)
         with self.lock:
             self._waiting.setdefault(name, set()).add(waiter)
@@ -117,7 +117,7 @@ class Waiters(Generic[T]):
         return waiter
 
     def forget(self, waiter: Waiter[T]) -> None:
-        """Remove a waiter. The caller has the lock."""
+        """Remove a waiter. The caller must have acquired the lock."""
         waiting = self._waiting.get(waiter.name)
         if waiting and waiter in waiting:
             self.open_polls -= waiter.is_poll
@@ -133,12 +133,12 @@ class Waiters(Generic[T]):
             for waiter in waiting:
                 waiter.set_value(value)
                 self.open_polls -= waiter.is_poll
-        # Without the lock, which the callbacks may need.
+        # The lock is released, because the callbacks may need it.
         for waiter in waiting:
             waiter.call()
 
     def count_wakes(self, name: str) -> int:
-        """Return how often the waiters for a log were woken."""
+        """Return the number of times that the waiters for a log were woken."""
         return self._wakes[name]
 
     def names(self) -> list[str]:

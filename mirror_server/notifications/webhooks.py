@@ -1,13 +1,13 @@
-"""Webhooks: push the notification log to an application's URL. Source: specification E4, E5; wire.md 4.
+"""Webhooks, which send the notification log to the URL of an application. Source: specification E4, E5; wire.md 4.
 
-One task per application sends one message at a time, in order. It sends the next message after a success. So a slow or
-dead URL delays no other application. The position and the failures are stored in the database, so delivery continues
-after a restart.
+One task per application sends one message at a time, in order, and sends the next message after a success. So a slow
+or dead URL delays no other application. The position and the failures are stored in the database, so the delivery
+continues after a restart.
 
-Addresses are checked when the connection is opened, with the result of the same name resolution. So a name cannot
-resolve to another address between the check and the connection. Redirects are never followed. The reason for a failure
-appears only in the operator's log. Otherwise it would reveal to an application which services run in the operator's
-networks.
+When a connection is opened, the host name is resolved once. The resolved addresses are checked and then used for the
+connection. So the name cannot resolve to another address after the check. Redirects are never followed. The reason for
+a failure appears only in the operator's log. Otherwise it would reveal to an application which services run in the
+operator's networks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mirror_server.store.logs import WebhookRow
 from mirror_server.store.session import Session
 
 LIMIT_SECONDS = 20
-"""The time limit of one call."""
+"""The time limit of one call in seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,21 +64,21 @@ _MAX_LOOKUPS = 200
 _PAUSE_SECONDS = 1
 _MAX_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
-# More than enough for the longest delay. The shift of a large count of failures would be a huge number.
+# This is more than enough for the longest delay. Without it, a large number of failures would result in a huge number.
 _MAX_DOUBLINGS = 16
 # The response is read up to this size, so that the connection can be reused. Its content is ignored.
 _MAX_RESPONSE_BYTES = 64 * 1024
 
 
 class Webhooks:
-    """The webhooks of all applications, on a separate event loop.
+    """The webhooks of all applications, which run on a separate event loop.
 
     Args:
-        database: The database with registrations and positions.
-        clock: Domain time, for the pauses after failures.
+        database: The database with the registrations and positions.
+        clock: The clock of the server, which determines the pauses after failures.
         log: The log to deliver.
-        channels: The types of channels; this one is added.
-        networks: Networks that are allowed in addition to public addresses.
+        channels: The registry of channel types, to which this type is added.
+        networks: The networks that are allowed in addition to public addresses.
     """
 
     def __init__(
@@ -103,11 +103,11 @@ class Webhooks:
             self._loop.call_soon_threadsafe(self._restart, app_id)
 
     def stop(self) -> None:
-        """Stop delivery until the next start. A message that is in flight now is sent again at that start."""
+        """Stop the delivery until the next start. A message that is in flight is sent again after that start."""
         self._submit(self._cancel_all()).result()
 
     def close(self) -> None:
-        """Stop delivery, and close the connections and the event loop."""
+        """Stop the delivery, and close the connections and the event loop."""
         self.stop()
         self._submit(self._caller.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -115,23 +115,23 @@ class Webhooks:
         self._loop.close()
 
     def registration(self, app_id: str) -> WebhookRow | None:
-        """Return the webhook of an application."""
+        """Return the webhook of an application, or ``None`` if it has no webhook."""
         return self._database.query(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
-        """Return how many entries wait to be delivered."""
+        """Return the number of entries that wait to be delivered."""
         state = self._database.query(lambda session: logs.state(session, app_id))
         return state.waiting if state else 0
 
     def register(self, app_id: str, registration: CallbackRegistration) -> Future[None]:
-        """Test the URL, then store the webhook and start delivery.
+        """Test the URL, then store the webhook and start its delivery.
 
-        The future raises an ApiError (400) if the URL does not respond, or the key has a channel of another type.
+        The future raises an ApiError (400) if the URL does not respond, or if the key has a channel of another type.
         """
         return self._submit(self._register(app_id, registration))
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Delete the webhook. The future returns false if there is no webhook."""
+        """Delete the webhook. The result of the future is false if the application has no webhook."""
         return self._submit(self._delete(app_id))
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -139,7 +139,8 @@ class Webhooks:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        # Names are resolved on these threads. With the few default ones, slow name servers would delay other webhooks.
+        # Names are resolved on these threads. With the few default threads, slow name servers would delay other
+        # webhooks.
         self._loop.set_default_executor(ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="webhook-names"))
         self._caller = WebhookCaller(self._networks)
         self._loop.run_forever()
@@ -161,7 +162,7 @@ class Webhooks:
             raise ApiError.of_field("url", _TEST_FAILED)
 
         def work(session: Session) -> None:
-            # In the transaction: a poll channel may have been opened while the URL was tested.
+            # Checked in the transaction, because a poll channel may have been opened while the URL was tested.
             other = self._channels.other(session, app_id, WEBHOOK)
             if other is not None:
                 raise other
@@ -175,7 +176,8 @@ class Webhooks:
 
     async def _delete(self, app_id: str) -> bool:
         is_deleted = await self._store(lambda session: logs.delete_webhook(session, app_id))
-        # After the deletion is stored. If storing fails, the webhook still exists and its delivery must continue.
+        # Called after the deletion is stored. If storing fails, the webhook still exists and its delivery must
+        # continue.
         delivery = self._deliveries.pop(app_id, None)
         if delivery is not None:
             delivery.cancel()
@@ -205,7 +207,7 @@ class Webhooks:
     async def _deliver_all(self, app_id: str) -> None:
         while (row := self.registration(app_id)) is not None:
             await self._wait_until(self._attempt_at(row))
-            # Before the log is read, so that an entry that is appended in between is not missed.
+            # Created before the log is read, so that an entry that is appended in between is not missed.
             waiter = self._log.entry_waiter(app_id, is_poll=False)
             try:
                 if not await self._send_next(app_id, row):
@@ -216,7 +218,7 @@ class Webhooks:
                 waiter.cancel()
 
     async def _send_next(self, app_id: str, row: WebhookRow) -> bool:
-        """Send the next message. Return false if there is no message."""
+        """Send the next message. Return false if there is no message to send."""
         registration = CallbackRegistration.model_validate_json(row.registration)
         serialization = registration.serialization or Serialization()
         state = self._database.query(lambda session: logs.state(session, app_id))
@@ -225,14 +227,17 @@ class Webhooks:
             return False
         message = compose(page.entries, MessageExtras(**serialization.cfg.model_dump()))
         if await self._call(app_id, registration, orjson.dumps(message)):
-            # Stored after the delivery. So a message may be sent twice after a crash, but is never lost.
+            # Stored after the delivery. So a message may be sent twice after a crash, but it is never lost.
             await self._store_durable(lambda session: self._record_success(session, app_id, page.cursor))
         else:
             await self._store_durable(lambda session: self._record_failure(session, app_id, row))
         return True
 
     async def _call(self, app_id: str, registration: CallbackRegistration, body: bytes) -> bool:
-        """Send once and return whether it arrived. The reason for a failure goes to the server's log only."""
+        """Call the URL once and return whether the call succeeded.
+
+        The reason for a failure appears only in the server's log.
+        """
         fails_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
@@ -249,7 +254,7 @@ class Webhooks:
         logs.webhook_succeeded(session, app_id, self._clock.now())
 
     def _record_failure(self, session: Session, app_id: str, row: WebhookRow) -> None:
-        # Replaced or deleted after the call: the failure is that of the previous webhook.
+        # If the webhook was replaced or deleted after the call, the failure belongs to the previous webhook.
         if logs.webhook(session, app_id) != row:
             return
         now = self._clock.now()
@@ -265,7 +270,10 @@ class Webhooks:
         )
 
     def _attempt_at(self, row: WebhookRow) -> Instant | None:
-        """Return when to send next: after the pause at the latest, even if the clock has been set back."""
+        """Return the time of the next attempt, or ``None`` to send immediately.
+
+        The time is at most one pause from now, even if the clock has been set back.
+        """
         if row.next_attempt_at is None:
             return None
         return min(row.next_attempt_at, after_seconds(self._clock.now(), delay_seconds(row.failures)))
@@ -282,7 +290,7 @@ class Webhooks:
 
 
 def _setter(event: asyncio.Event) -> Callable[..., None]:
-    """Return a function that sets an event of this event loop, from any thread."""
+    """Return a function that any thread may call to set an event of this event loop."""
     loop = asyncio.get_running_loop()
 
     def set_event(*_: object) -> None:
@@ -293,32 +301,35 @@ def _setter(event: asyncio.Event) -> Callable[..., None]:
 
 
 def delay_seconds(failures: int) -> int:
-    """Return the pause after so many failures in a row: 1, 2, 4 ... at most 120 seconds."""
+    """Return the pause in seconds after this number of consecutive failures: 1, 2, 4 and so on, and at most 120."""
     return min(1 << min(failures - 1, _MAX_DOUBLINGS), _MAX_DELAY_SECONDS)
 
 
 def is_abandoned(failing_since: Instant, now: Instant) -> bool:
-    """Whether to remove a webhook, because its calls failed for 24 hours. Without messages no call can fail."""
+    """Return whether to remove a webhook, because its calls have failed for 24 hours.
+
+    Without messages there are no calls, so no failures.
+    """
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 
 
 class CallFailed(Exception):
-    """The URL did not respond with 200 or 204. The message has the reason, for the operator."""
+    """The URL did not respond with 200 or 204. The message contains the reason for the operator."""
 
 
 def is_allowed_address(address: str, networks: Collection[Network]) -> bool:
-    """Whether webhooks to an address are allowed: it is public, or in one of the operator's networks."""
+    """Return whether webhooks to an address are allowed. An address must be public, or in the operator's networks."""
     resolved = ipaddress.ip_address(address)
     effective = _effective(resolved)
     return _is_public(effective) or any(each in network for network in networks for each in (resolved, effective))
 
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
-"""This machine itself."""
+"""The addresses of this machine itself."""
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""The public unicast addresses; :mod:`ipaddress` counts many others as global too."""
+"""The public unicast addresses. :mod:`ipaddress` also considers many other addresses as global."""
 
 # RFC 9637. Python 3.11 counts these addresses as global.
 _DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
@@ -331,17 +342,20 @@ def _is_public(address: Address) -> bool:
 
 
 def _effective(address: Address) -> Address:
-    """Return the IPv4 address in a mapped, NAT64 or 6to4 address; otherwise the address itself."""
+    """Return the IPv4 address in a mapped, NAT64 or 6to4 address, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    # Such an address reaches an IPv4 address, which must be checked too.
+    # Such an IPv6 address leads to an IPv4 address, which must be checked too.
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour or address
 
 
 class _CheckedBackend(AsyncNetworkBackend):
-    """Resolves a name, checks its addresses, and connects to exactly these addresses, one after the other."""
+    """A network backend that resolves a name and checks its addresses.
+
+    It connects to exactly these addresses, one after the other.
+    """
 
     def __init__(self, networks: Collection[Network]) -> None:
         self._networks = networks
@@ -363,7 +377,7 @@ class _CheckedBackend(AsyncNetworkBackend):
             target = ", ".join(forbidden) or host
             raise CallFailed(f"this server is not allowed to call {target}; --allow-callbacks-to can allow it")
         *others, last = addresses
-        # Each address gets an equal part of the time, so that all of them are tried within the limit of a call.
+        # Each address gets an equal part of the time, so that all addresses are tried within the time limit of a call.
         limit_seconds = LIMIT_SECONDS / len(addresses)
         for address in others:
             with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
@@ -372,14 +386,14 @@ class _CheckedBackend(AsyncNetworkBackend):
 
 
 class WebhookCaller:
-    """Calls URLs with ``PUT``."""
+    """A client that calls URLs with ``PUT``."""
 
     def __init__(self, networks: Collection[Network]) -> None:
         self._networks = networks
         self._pool: httpcore.AsyncConnectionPool | None = None
 
     async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Call the URL once.
+        """Call a URL once.
 
         Raises:
             CallFailed: The URL did not respond with 200 or 204 in time, or its address is not allowed.
@@ -407,11 +421,12 @@ class WebhookCaller:
             await self._pool.aclose()
 
     def _connections(self) -> httpcore.AsyncConnectionPool:
-        # Created at the first call, because reading the system's certificates takes longer than most of the start.
+        # Created at the first call, because reading the system's certificates takes longer than the rest of the start.
         if self._pool is None:
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=ssl.create_default_context(),
-                # No limit: slow URLs would occupy all connections and delay the webhooks of other applications.
+                # There is no limit, because slow URLs would occupy all connections and delay the webhooks of other
+                # applications.
                 max_connections=None,
                 max_keepalive_connections=100,
                 network_backend=_CheckedBackend(self._networks),

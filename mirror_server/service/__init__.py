@@ -1,7 +1,8 @@
-"""The operations of the service. Each is one pure decision, one transaction, and effects after the commit.
+"""The operations of the server: device requests, device events, subscriptions, keys and scheduled work.
 
-Begin with ``commands``, which queues device requests and stores their outcomes. ``devices`` stores the events of
-devices and reads the mirror. ``subscriptions`` and ``keys`` belong to applications. ``housekeeping`` runs scheduled
-work, and ``slow_reads`` limits slow reads. The package imports ``store``, ``notifications``, ``devices`` and their
-imports, but not Flask.
+Each operation makes one decision without side effects, stores it in one transaction, and causes its effects after the
+commit. Read ``commands`` first, which queues device requests and stores their outcomes. ``devices`` stores device
+events and reads the mirror. ``subscriptions`` and ``keys`` manage the data of applications. ``housekeeping`` runs
+scheduled work, and ``slow_reads`` limits slow reads. The package imports ``store``, ``notifications``, ``devices`` and
+their imports, but not Flask.
 """

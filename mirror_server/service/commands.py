@@ -1,4 +1,7 @@
-"""Device requests: queue commands and store their outcomes. Source: specification 3.1-3.3; wire.md 2."""
+"""Device requests: queue them as commands, and store the outcomes of the commands.
+
+Source: specification 3.1-3.3; wire.md 2.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from mirror_server.store.session import EXPIRY, WAITING, Session
 T = TypeVar("T")
 
 Check = Callable[[Session, CommandContext], object]
-"""A check in the transaction that queues a device request. It may raise an ApiError."""
+"""A check that runs in the transaction that queues a device request. It may raise an ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,15 @@ class CommandSubmission:
     """A device request that an application submits.
 
     Attributes:
-        app_id: The application.
-        device_id: The device.
+        app_id: The id of the application.
+        device_id: The id of the device.
         request: The operation on the device.
-        async_id: The id that the application gave the request.
-        expiry_seconds: How long it may wait, or ``None`` for the default.
-        retries: How often it is retried, or ``None`` for the default.
-        is_silent: Whether its async response is omitted. A value that it reads is still stored in the mirror.
-        checks: Called before it is queued, unless a request with this id was queued before.
+        async_id: The id that the application chose for the request.
+        expiry_seconds: The time in seconds after which the pending command expires, or ``None`` for the default.
+        retries: The maximum number of retries, or ``None`` for the default.
+        is_silent: Whether the server omits the async response. A value that the command reads is still stored.
+        checks: The checks that run before the command is queued. They are skipped if a command with this async-id was
+            queued before.
     """
 
     app_id: str
@@ -69,7 +73,7 @@ class CommandSubmission:
 
     @property
     def conflict_keys(self) -> tuple[str, str]:
-        """The conflict keys for :meth:`mirror_server.store.writer.Writer.enqueue`: device and async-id.
+        """The conflict keys for :meth:`mirror_server.store.writer.Writer.enqueue`: the device and the async-id.
 
         Both are needed, because another request with the same async-id may be for another device.
         """
@@ -77,7 +81,7 @@ class CommandSubmission:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Application and async-id."""
+        """The id of the application and the async-id."""
         return self.app_id, self.async_id
 
 
@@ -87,10 +91,10 @@ class _Completion:
 
     Attributes:
         command: The command.
-        context: Its device and resource.
-        outcome: Status and error category.
-        at: When it completed.
-        response: The device's response, or ``None`` if the command failed without one.
+        context: The device and the resource of the command.
+        outcome: The status and the error category of the outcome.
+        at: The time at which the command completed.
+        response: The response of the device, or ``None`` if the command failed without a response.
     """
 
     command: Command
@@ -101,15 +105,15 @@ class _Completion:
 
 
 class CommandService:
-    """Accepts device requests and stores their outcomes.
+    """The service that accepts device requests and stores their outcomes.
 
     Args:
-        database: The database with commands, desired values and the log.
-        clock: Domain time.
+        database: The database with the commands, the desired values and the notification logs.
+        clock: The clock of the server.
         log: The log to which async responses are appended.
-        listeners: Called with read values and finished writes.
-        in_flight: Returns the numbers of the commands that were sent and have no response yet.
-        split_instance: Returns the function that splits an object instance, by the name of the backend.
+        listeners: The functions to call with read values and finished writes.
+        in_flight: A function that returns the numbers of the commands that were sent and await a response.
+        split_instance: A function that returns the function of a backend that splits object instances.
     """
 
     def __init__(
@@ -130,19 +134,21 @@ class CommandService:
         self._split_instance = split_instance
 
     def submit(self, submission: CommandSubmission) -> Future[Command]:
-        """Queue a command and return it as accepted. For a repeated async-id this is the command of the first time.
+        """Queue a command and return the accepted command.
 
-        The future raises an ApiError: 404 unknown device, 400 unknown resource, 409 async-id used for another request,
-        429 queue full, or the error of a check.
+        For a repeated async-id, the result is the command of the first request. The future raises an ApiError if the
+        request is rejected. The code is 404 for an unknown device, 400 for an unknown resource, 409 for an async-id
+        that was used for another request, and 429 for a full queue. A check may raise further errors.
         """
         return self._database.enqueue(self._submit, items=[submission], conflict_keys=submission.conflict_keys)
 
     def finish(self, session: Session, attempts: Sequence[tuple[Command, DeviceResponse | None]]) -> None:
-        """Store the results of attempts to deliver commands, or ``None`` if a device did not respond in time.
+        """Store the results of attempts to deliver commands.
 
-        A value in a late response, to a command that has ended already, is stored too. Source: specification 2.2.
+        The result of an attempt is ``None`` if the device did not respond in time. A late response, which arrives after
+        the command has ended, is stored too. Source: specification 2.2.
         """
-        # The contexts of a group are read before any of its commands ends, so no two may be for the same device.
+        # The contexts of a group are read before any of its commands ends. So a group has one command per device.
         for group in _disjoint(attempts, lambda attempt: (attempt[0].device_id,)):
             found = commands.contexts_of_ending(session, [command for command, _ in group])
             completed = [
@@ -156,7 +162,7 @@ class CommandService:
     def _finish_attempt(
         self, session: Session, command: Command, response: DeviceResponse | None, context: CommandContext | None
     ) -> _Completion | None:
-        """Return the completion after an attempt, or ``None`` if the command still waits, or had ended before."""
+        """Return the completion after an attempt, or ``None`` if the command is still pending or had ended before."""
         if context is None or not context.unfinished:
             self._store_late(session, command, response)
             return None
@@ -173,29 +179,32 @@ class CommandService:
             commands.set_attempts(session, command.command_id, command.attempts + 1)
             return None
         is_lost = response is not None and response.outcome is Outcome.UNAVAILABLE
-        # The outcome of an execute is unknown, which is the meaning of TIMEOUT.
+        # The device may have run the execute before the connection was lost. TIMEOUT means an unknown outcome.
         failure = Failure.NOT_CONNECTED if is_lost and command.request.is_idempotent else Failure.TIMEOUT
         return self._completion(command, context, failure.value)
 
     def end_interrupted(self, session: Session) -> None:
-        """Fail the executes that an earlier leader sent without storing a response: their outcome is unknown."""
+        """Fail the executes that an earlier leader sent without storing a response, so that the outcome is unknown."""
         for command in commands.interrupted(session):
             self._fail(session, command, Failure.TIMEOUT)
 
     def expire(self, session: Session, now: Instant) -> None:
-        """Fail the expired commands, except those in flight, which the dispatcher ends."""
+        """Fail the expired commands that are not in flight. The dispatcher ends the commands in flight."""
         in_flight = self._in_flight()
         for command in commands.expired(session, now):
             if command.command_id not in in_flight:
                 self._fail(session, command, _failure_at_expiry(command))
 
     def cancel_all(self, session: Session, device_id: str) -> None:
-        """Fail all waiting commands of a device that deregistered."""
+        """Fail all pending commands of a device that deregistered."""
         for command in commands.waiting(session, device_id):
             self._fail(session, command, Failure.DEREGISTERED)
 
     def _submit(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
-        """Queue commands and return them, in order. Each is checked as if the commands before it were queued."""
+        """Queue commands and return them in the order of the submissions.
+
+        Each submission is checked as if the submissions before it were already queued.
+        """
         return [
             command
             for group in _disjoint(submissions, lambda submission: submission.conflict_keys)
@@ -203,7 +212,7 @@ class CommandService:
         ]
 
     def _submit_group(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
-        """Queue commands, each for another device and under another async-id."""
+        """Queue commands of different devices with different async-ids."""
         expired_at = after_seconds(self._clock.now(), -ASYNC_ID_SECONDS)
         queued = {
             each.name: found for each in submissions if (found := _find_queued(session, each, expired_at)) is not None
@@ -215,7 +224,7 @@ class CommandService:
 
     def _accept(self, session: Session, submissions: Sequence[CommandSubmission]) -> list[Command]:
         found = commands.contexts_of_new(session, [(each.device_id, each.request.path) for each in submissions])
-        # If one is rejected, the writer undoes the transaction and runs each submission alone.
+        # If a submission is rejected, the writer rolls the transaction back and runs each submission alone.
         accepted = [self._check(session, each, context) for each, context in zip(submissions, found, strict=True)]
         numbers = commands.insert(session, [command for _, command in accepted])
         values = []
@@ -240,7 +249,7 @@ class CommandService:
     def _check(
         self, session: Session, submission: CommandSubmission, context: CommandContext | None
     ) -> tuple[CommandContext, Command]:
-        """Return the context of a command, and the command to queue.
+        """Check a submission, and return the context of the command and the command to queue.
 
         Raises:
             ApiError: The command cannot be queued.
@@ -261,7 +270,7 @@ class CommandService:
             )
         now = self._clock.now()
         return context, Command(
-            # The database assigns it.
+            # The database assigns the number.
             command_id=0,
             app_id=submission.app_id,
             async_id=submission.async_id,
@@ -287,18 +296,19 @@ class CommandService:
         outcome: tuple[int, str | None],
         response: DeviceResponse | None = None,
     ) -> _Completion:
-        # The clock may have been set back since, or be the clock of another server.
+        # The time must not be earlier than the request. The clock may have been set back, or another server may have
+        # stored the request by its own clock.
         return _Completion(command, context, outcome, max(self._clock.now(), command.requested_at), response)
 
     def _complete(self, session: Session, completed: Sequence[_Completion]) -> None:
-        """Store the completions of commands, each of another device."""
+        """Store the completions of commands for different devices."""
         now = self._clock.now()
         commands.finish(session, [each.command.command_id for each in completed], now)
         recorded = self._finish_writes(session, [each for each in completed if each.command.request.is_write], now)
         done = [(each.command, each.response) for each in completed if each.outcome[1] is None]
         recorded |= self._report(session, done, now)
         responded = {each.context.device_id for each in completed if each.response is not None}
-        # Storing a value has recorded the contact too.
+        # The contact with the devices in ``recorded`` was stored together with their values.
         if responded - recorded:
             devices.record_contact(session, sorted(responded - recorded), now)
         responses = [
@@ -309,7 +319,7 @@ class CommandService:
         self._log.append(session, ASYNC_RESPONSES, responses)
 
     def _store_late(self, session: Session, command: Command, response: DeviceResponse | None) -> None:
-        """Store the response to a command that has ended already."""
+        """Store the response to a command that has already ended."""
         if response is None or not response.outcome.is_from_device or devices.find(session, command.device_id) is None:
             return
         now = self._clock.now()
@@ -319,7 +329,10 @@ class CommandService:
     def _report(
         self, session: Session, done: Iterable[tuple[Command, DeviceResponse | None]], now: Instant
     ) -> set[str]:
-        """Store the values that reads returned and the contact with their devices. Return the ids of these devices."""
+        """Store the values that reads returned, and the contact with their devices.
+
+        Return the ids of these devices.
+        """
         values = [
             (value, response.responded_at or now, False)
             for command, response in done
@@ -331,7 +344,10 @@ class CommandService:
         return {value.device_id for value, *_ in values}
 
     def _finish_writes(self, session: Session, completed: Sequence[_Completion], now: Instant) -> set[str]:
-        """Store the outcomes of writes and the contact with devices that responded. Return the ids of all devices."""
+        """Store the outcomes of writes, and the contact with the devices that responded.
+
+        Return the ids of all devices whose desired values changed.
+        """
         written = [
             (each, path, content, _desired_after(each, current))
             for each in completed
@@ -370,7 +386,10 @@ class CommandService:
     def _written_values(
         self, session: Session, context: CommandContext, command_id: int, request: CommandRequest
     ) -> Iterator[tuple[str, Content, DesiredState | None]]:
-        """Yield path, new value and previous desired value of a write; several for an object instance."""
+        """Yield the path, the new value and the previous desired value for each resource of a write.
+
+        A write of an object instance has several resources.
+        """
         if not request.is_write:
             return
         content = Content(request.payload or b"", request.content_type or DEFAULT_CONTENT_TYPE)
@@ -379,7 +398,8 @@ class CommandService:
             return
         split_instance = self._splitter_of(session, context.device_id)
         if split_instance is None:
-            # A server with the device's backend accepted the command, and this server does not have that backend.
+            # Another server, which has the device's backend, accepted the command and stored the values of the
+            # instance.
             for path, desired in resources.desired_by(session, context.device_id, command_id):
                 yield path, Content(desired.value, desired.content_type), desired
             return
@@ -391,7 +411,7 @@ class CommandService:
             yield path, each, resources.desired(session, context.device_id, path)
 
     def check_instance(self, session: Session, device_id: str, path: str) -> None:
-        """Check that a path is an object instance that the device reads and writes.
+        """Check that a path is an object instance that the device can read and write as a unit.
 
         Raises:
             ApiError: The path is not such an object instance (400).
@@ -410,13 +430,16 @@ class CommandService:
         raise ApiError.of_field("uri", message, reason="RESOURCE_NOT_FOUND")
 
     def _splitter_of(self, session: Session, device_id: str) -> SplitInstance | None:
-        """Return the function that splits object instances of a device, or ``None`` if it has single resources only."""
+        """Return the function that splits object instances of a device.
+
+        Return ``None`` if the backend of the device supports only single resources.
+        """
         device = devices.find(session, device_id)
         return None if device is None else self._split_instance(device.backend)
 
 
 def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
-    """Split items, in order, into groups in which no two items have a common key."""
+    """Split items into groups in which no two items have a common key. The order of the items remains."""
     group: list[T] = []
     keys: set[str] = set()
     for item in items:
@@ -452,12 +475,15 @@ def _response(completion: _Completion) -> dict[str, Any]:
 
 
 def _failure_at_expiry(command: Command) -> Failure:
-    """Return the failure of an expired command. After an attempt without response, the device may have acted."""
+    """Return the failure of an expired command.
+
+    After an attempt without a response, the failure is ``TIMEOUT``, because the device may have executed the command.
+    """
     return Failure.TIMEOUT if command.attempts else Failure.EXPIRED
 
 
 def _read_values(command: Command, response: DeviceResponse, content: Content, now: Instant) -> list[ReceivedValue]:
-    """Return the value of a read, or the values of an object instance."""
+    """Return the value that a read of a resource returned, or all values that a read of an object instance returned."""
     values = ((command.request.path, content),) if response.instance_values is None else response.instance_values
     return [reported_value(command.device_id, path, each, now, "read") for path, each in values]
 
@@ -465,20 +491,29 @@ def _read_values(command: Command, response: DeviceResponse, content: Content, n
 def reported_value(
     device_id: str, path: str, content: Content, now: Instant, origin: Origin, changed_at: Instant | None = None
 ) -> ReceivedValue:
-    """Return a value to store. ``changed_at`` is the time in the device's notification, if it has one."""
+    """Return a reported value to store.
+
+    Args:
+        device_id: The id of the device.
+        path: The path of the resource.
+        content: The value.
+        now: The current time.
+        origin: The kind of message that contained the value.
+        changed_at: The time of the change in the device's notification, if the value came in a notification.
+    """
     max_age = content.max_age_seconds
     expires_at = after_seconds(now, max_age) if max_age is not None else None
     return ReceivedValue(content.payload, content.content_type, origin, now, expires_at, device_id, path, changed_at)
 
 
 def _find_queued(session: Session, submission: CommandSubmission, expired_at: Instant) -> Command | None:
-    """Return the command that was queued under this async-id, unless it completed at ``expired_at`` or before.
+    """Return the command that was queued with this async-id, unless it completed at ``expired_at`` or earlier.
 
     Raises:
         ApiError: The async-id belongs to another request (409).
     """
     queued = commands.find(session, submission.app_id, submission.async_id)
-    # Housekeeping deletes finished commands only once an hour.
+    # The server deletes expired finished commands only once an hour.
     if queued is None or commands.delete_if_finished(session, queued.command_id, expired_at):
         return None
     if (queued.device_id, queued.request) != (submission.device_id, submission.request):

@@ -1,4 +1,4 @@
-"""Stores device events and reads the mirror. Source: specification 2, 3.2, 3.3; wire.md 1 and 6."""
+"""The service that stores device events and reads the mirror. Source: specification 2, 3.2, 3.3; wire.md 1 and 6."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _KINDS: Mapping[str, RegistrationKind] = {
     DE_REGISTRATIONS: "deregistration",
     REGISTRATIONS_EXPIRED: "expired",
 }
-"""The kind of change for listeners, by the kind of log entry."""
+"""The kind of registration change that listeners receive, by the kind of log entry."""
 
 
 class LruCache(Generic[Cached]):
     """A least-recently-used cache with a limit in bytes.
 
     Args:
-        max_bytes: The limit.
+        max_bytes: The maximum total size of the cached values.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -66,7 +66,7 @@ class LruCache(Generic[Cached]):
             return found
 
     def put(self, key: Hashable, encoded: Cached) -> None:
-        """Store a value, and evict the values that were not used for the longest time."""
+        """Store a value, and evict the least recently used values if the cache exceeds its limit."""
         with self._lock:
             replaced = self._entries.pop(key, None)
             self._size_bytes += len(encoded) - (0 if replaced is None else len(replaced))
@@ -76,18 +76,21 @@ class LruCache(Generic[Cached]):
 
 
 class EncodedObject(NamedTuple):
-    """The encoded device object of E1, and its entity tag, which depends on the content alone."""
+    """The encoded device object of the route E1, and its entity tag, which depends only on the content."""
 
     content: bytes
     tag: str
 
 
 Encode = Callable[[DeviceRow, Sequence[ResourceRow], str | None], bytes]
-"""Encodes a device for an application. ``None`` means all applications without a failed write to the device."""
+"""A function that encodes a device for an application.
+
+The application is ``None`` for all applications without a failed write to the device.
+"""
 
 
 class DirectoryEntry(NamedTuple):
-    """A device of the directory, with the members that extensions add."""
+    """A device in the directory, with the members that extensions add."""
 
     device: DeviceRow
     members: dict[str, Any]
@@ -95,14 +98,14 @@ class DirectoryEntry(NamedTuple):
 
 @dataclass(slots=True)
 class _CachedObject:
-    """The cached encoding of a device object, and when it was known to be current.
+    """The cached encoding of a device object, and the last point at which the encoding was confirmed to be current.
 
     Attributes:
         for_others: The object for all applications except those in ``for_issuers``.
-        for_issuers: The object for each application with a failed write, which includes the error category.
+        for_issuers: The object for each application that has a failed write. It includes the error category.
         revision: The revision of the device.
-        version: The version of the database at which this was the device's newest revision.
-        as_of: The number of the mirror's last change at that time.
+        version: The latest version of the database at which the device had this revision.
+        as_of: The number of the mirror's last change at that version.
     """
 
     for_others: EncodedObject
@@ -116,29 +119,30 @@ class _CachedObject:
 
 
 class TooManyResources(Exception):
-    """A device has more resources than the caller allows. The argument is the id of the device."""
+    """Raised if a device has more resources than the caller allows. The argument is the id of the device."""
 
 
 class DeviceService:
-    """Stores device events and reads the mirror.
+    """The service that stores device events and reads the mirror.
 
     Device connections call :meth:`registered`, :meth:`registration_updated`, :meth:`deregistered`, :meth:`contact`,
-    :meth:`observed` and :meth:`observation_ended`. Their futures are done when the change is on disk.
+    :meth:`observed` and :meth:`observation_ended`. Their futures complete when the change is on disk.
 
     Args:
         database: The database with the mirror.
-        clock: Domain time.
+        clock: The clock of the server.
         log: The log to which registration events are appended.
-        listeners: Called with registrations, reported values and deleted devices.
-        commands: Fails the commands of a device that deregisters.
-        subscriptions: Applies presubscription rules.
-        contact: Called with the id of a device that can be reached.
-        expiry_due: Called with the instant at which a registration expires unless it is updated.
+        listeners: The functions to call with registrations, reported values and deleted devices.
+        commands: The service that fails the commands of a device that deregisters.
+        subscriptions: The service that applies presubscription rules.
+        contact: A function that is called with the id of a device that can be reached.
+        expiry_due: A function that is called with the time at which a registration expires unless it is updated.
 
     Attributes:
-        on_resumed: Called in a transaction after an interruption and at each start, with the instant at which the
-            interruption started; before any registration expires.
-        on_describe: Called in the transaction that reads devices of the directory, for additional members by device id.
+        on_resumed: Functions that are called after an interruption and at each start, before any registration expires.
+            Their arguments are the session and the time at which the interruption started.
+        on_describe: Functions that return additional members of devices in the directory, by device id. They are
+            called in the transaction that reads the devices.
     """
 
     def __init__(
@@ -176,19 +180,21 @@ class DeviceService:
         *,
         most: int = stored_resources.NO_LIMIT - 1,
     ) -> EncodedObject:
-        """Return a device and all its resources, encoded, as of one instant. An unchanged device comes from the cache.
+        """Return the encoded object of a device with all its resources, in their state at one time.
+
+        An unchanged device comes from the cache.
 
         Args:
-            app_id: The application that gets it. Only the application that submitted a write gets the error category
-                of its failure; see specification 3.1 and 7.
-            device_id: The device.
-            encode: Encodes it.
+            app_id: The application that receives the object. Only the application that submitted a write receives the
+                error category of its failure; see specification 3.1 and 7.
+            device_id: The id of the device.
+            encode: The function that encodes the device.
             version: The version of the database, read after the request arrived.
             most: The maximum number of resources to read and encode.
 
         Raises:
-            ApiError: There is no such device (404).
-            TooManyResources: More resources would have to be read and encoded.
+            ApiError: No device has this id (404).
+            TooManyResources: The device has more than ``most`` resources and is not in the cache.
         """
         cached = self._cache.get(device_id)
         if cached is None or version is None or cached.version != version:
@@ -212,13 +218,13 @@ class DeviceService:
         return cached.for_issuers.get(app_id, cached.for_others)
 
     def _is_unchanged(self, device_id: str, since: int | None, until: int | None) -> bool:
-        """Whether this process knows that a device did not change after ``since`` up to ``until``."""
+        """Return whether this process knows that a device did not change after ``since`` and up to ``until``."""
         return since is not None and until is not None and self._database.changes.is_unchanged(device_id, since, until)
 
     def _last_change_at(self, version: Hashable | None) -> int | None:
-        """Return the number of the mirror's last change, read once for each version of the database.
+        """Return the number of the mirror's last change, which is read once for each version of the database.
 
-        ``None`` on a shared database, because this process does not know the changes of others.
+        Return ``None`` on a shared database, because this process does not know the changes by other processes.
         """
         if version is None or self._database.is_shared:
             return None
@@ -231,7 +237,7 @@ class DeviceService:
         """Return a device of the directory, with the members that extensions add.
 
         Raises:
-            ApiError: There is no such device (404).
+            ApiError: No device has this id (404).
         """
         with self._database.read() as session:
             return self.describe(session, [require_device(session, device_id)])[0]
@@ -240,15 +246,15 @@ class DeviceService:
         """Return a device of the directory.
 
         Raises:
-            ApiError: There is no such device (404).
+            ApiError: No device has this id (404).
         """
         return self._database.query(lambda session: require_device(session, device_id))
 
     def announced(self, device_id: str, *, most: int = stored_resources.NO_LIMIT - 1) -> list[AnnouncedResource]:
-        """Return the resources that a device has now.
+        """Return the resources that a device currently has.
 
         Raises:
-            ApiError: There is no such device (404).
+            ApiError: No device has this id (404).
             TooManyResources: The device has more than ``most`` resources.
         """
         with self._database.read() as session:
@@ -261,9 +267,9 @@ class DeviceService:
     def page(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DirectoryEntry], int | None]:
-        """Return up to ``limit + 1`` devices, and the number of all matches if ``count``.
+        """Return up to ``limit + 1`` devices, and the number of all matching devices if ``count`` is set.
 
-        The additional device shows that there is another page.
+        The extra device shows that there is another page.
         """
         with self._database.read() as session:
             rows = devices.page(session, conditions, after=after, descending=descending, limit=limit + 1)
@@ -281,7 +287,7 @@ class DeviceService:
         return self._database.query(devices.estimated_count)
 
     def registered(self, registration: Registration) -> Future[str]:
-        """Store a full registration; the future has the device id.
+        """Store a full registration. The result of the future is the device id.
 
         The future raises :class:`NameInUse` if a device of another backend has the endpoint name.
         """
@@ -305,7 +311,9 @@ class DeviceService:
         lifetime_seconds: int | None = None,
         queue_mode: bool | None = None,
     ) -> Future[None]:
-        """Store an update of a registration. ``None`` keeps the resources, the lifetime or the queue mode.
+        """Store an update of a registration.
+
+        With ``None``, the resources, the lifetime or the queue mode do not change.
 
         The future raises :class:`NotRegistered` if the registration has ended.
         """
@@ -343,7 +351,7 @@ class DeviceService:
 
     def contact(self, device_id: str) -> None:
         """Record that a device can be reached, and deliver its pending commands."""
-        # The contact may be stored later than it happened.
+        # The transaction may run later than the contact.
         now = self._clock.now()
         self._database.submit_durable(
             lambda session: devices.record_contact(session, [device_id], now), conflict_keys=(device_id,)
@@ -352,28 +360,28 @@ class DeviceService:
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         """Store values that devices sent without a command."""
-        # Without other processes no key is needed, and thousands of values arrive per second.
+        # Conflict keys are needed only if other processes use the database. They cost time, and values are frequent.
         conflict_keys = {logs.EVERY, *(each.device_id for each in observations)} if self._database.is_shared else None
         return self._database.enqueue(
             self._observe, items=observations, until_stored=True, by_leader=True, conflict_keys=conflict_keys
         )
 
     def observation_ended(self, device_id: str, path: str) -> Future[None]:
-        """Store that a device ended the observation of a resource by itself."""
+        """Store that a device ended the observation of a resource on its own initiative."""
         return self._database.submit_durable(
             lambda session: subscriptions.observation_ended(session, device_id, path), conflict_keys=(device_id,)
         )
 
     def interrupt(self) -> None:
-        """Let no registration expire until :meth:`resume`, because no update of a registration can be stored."""
+        """Let no registration expire until :meth:`resume`, because updates of registrations cannot be stored."""
         if self._interrupted_at is None:
             self._interrupted_at = self._clock.now()
 
     def resume(self, session: Session) -> None:
-        """Let registrations expire again, after an interruption or a start.
+        """Let registrations expire again, after an interruption or a start of the server.
 
-        Extensions give devices time to update their registrations. At a start, the newest stored instant counts as
-        the start of the interruption.
+        Extensions give devices time to update their registrations. At a start, the interruption counts from the newest
+        stored time, because that is when a server last ran.
         """
         since = self._interrupted_at or maintenance.newest_instant(session, self._database.storages)
         session.after_commit(self.forget_interruption)
@@ -381,14 +389,15 @@ class DeviceService:
             notify(session, since or self._clock.now())
 
     def forget_interruption(self) -> None:
-        """Let registrations expire again, without a transaction."""
+        """Let registrations expire again, without notifying extensions."""
         self._interrupted_at = None
 
     def expire_registrations(self, session: Session) -> bool:
-        """End the registrations that were not updated in time. Commands continue to wait.
+        """End the registrations that were not updated in time. The commands of these devices stay pending.
 
         Returns:
-            False if nothing expired because of an interruption. This may be the first work after it.
+            False if registrations could not expire because of an interruption. This call may be the first work after
+            the interruption.
         """
         if self._interrupted_at is not None:
             return False
@@ -397,8 +406,8 @@ class DeviceService:
         return True
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
-        """Fail the commands of the devices whose last contact was before the instant, then delete the devices."""
-        # In this order: the async responses and the listeners need the rows of the devices.
+        """Delete the devices whose last contact was before the given time, and fail their commands."""
+        # The devices are deleted last, because the async responses and the listeners need their rows.
         silent = devices.silent_since(session, instant)
         for device_id in silent:
             self._commands.cancel_all(session, device_id)
@@ -419,7 +428,7 @@ class DeviceService:
         self._listeners.report(session, values, contact_at=now)
 
     def _row_of(self, session: Session, registration: Registration) -> tuple[DeviceRow, bool]:
-        """Return the device after the registration, and whether it was registered before."""
+        """Return the row of the device after the registration, and whether the device was registered before."""
         existing = devices.find_by_endpoint_name(session, registration.endpoint_name)
         if existing and existing.backend != registration.backend:
             raise NameInUse(registration.endpoint_name)
@@ -440,9 +449,10 @@ class DeviceService:
         return row, bool(existing and existing.registered)
 
     def _publish_registration(self, session: Session, row: DeviceRow, kind: str, *, state_change: bool) -> None:
-        """Apply the rules and notify the applications, after a registration or its update.
+        """Apply the presubscription rules and notify the applications, after a registration or its update.
 
-        A full registration ends single subscriptions. The entry of each application lists its own.
+        A full registration ends single subscriptions. The log entry of each application lists the subscriptions that
+        the application lost.
         """
         # First, because a subscription that a rule restores is not reported as ended.
         self._subscriptions.presubscribe(session, row.device_id)
@@ -486,7 +496,7 @@ class DeviceService:
 def _in_order(
     observations: Iterable[Observation], subscribed: Mapping[tuple[str, str], Subscribers]
 ) -> Iterator[tuple[Observation, Instant, Subscribers]]:
-    """Yield the observations of known devices, with times that never go back for a resource."""
+    """Yield the observations of known devices. The times of the observations of one resource never decrease."""
     for each in observations:
         subscribers = subscribed.get(each[:2])
         if subscribers is not None:
@@ -500,20 +510,24 @@ def _in_order(
 def _observed_value(
     observation: Observation, changed_at: Instant, now: Instant, subscribers: Subscribers
 ) -> ReceivedValue:
-    # A value that is not auto-observed was sent because of a subscription, which may have ended since.
+    # If the resource is not auto-observed, the device sent the value because of a subscription, which may have
+    # ended.
     is_unsolicited = observation.is_unsolicited or subscribers.auto_observed
     origin: Origin = "auto_observation" if is_unsolicited and not subscribers.app_ids else "subscription"
     return reported_value(observation.device_id, observation.path, observation.content, now, origin, changed_at)
 
 
 def _encode_for_all(encode: Encode, device: DeviceRow, resources: Sequence[ResourceRow]) -> _CachedObject:
-    """Encode a device once, and again for each application that gets the error category of its failed write."""
+    """Encode a device for all applications, and separately for each application that has a failed write.
+
+    Only the objects of these applications include the error category.
+    """
 
     def encoded(app_id: str | None) -> EncodedObject:
         content = encode(device, resources, app_id)
         return EncodedObject(content, hashlib.blake2b(content, digest_size=16).hexdigest())
 
-    # If it is not known who submitted a failed write, no application gets its category.
+    # If the submitter of a failed write is unknown, no application receives the error category.
     issuers = {resource.desired_app_id for resource in resources if resource.desired_category is not None} - {None}
     for_issuers = {str(app_id): encoded(app_id) for app_id in issuers}
     return _CachedObject(encoded(None), for_issuers, device.revision)
@@ -523,7 +537,7 @@ def require_device(session: Session, device_id: str) -> DeviceRow:
     """Return the device with this id.
 
     Raises:
-        ApiError: There is no such device (404).
+        ApiError: No device has this id (404).
     """
     row = devices.find(session, device_id)
     if row is None:

@@ -1,4 +1,7 @@
-"""Scheduled work: expiry and retention. Source: specification 2.1 and 8; wire.md 2 and 4."""
+"""Scheduled work: expiry of commands and registrations, and deletion of old data.
+
+Source: specification 2.1 and 8; wire.md 2 and 4.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _DEVICE_RETENTION_MONTHS = 6
 
 
 class DeadlineTimer:
-    """Calls a function at the earliest of the requested instants. The function then requests the next one."""
+    """A timer that calls a function at the earliest of the requested times.
+
+    The called function then requests the next time.
+    """
 
     def __init__(self, clock: Clock, action: Callable[[], None]) -> None:
         self._clock = clock
@@ -28,7 +34,7 @@ class DeadlineTimer:
         self._lock = threading.Lock()
 
     def at_latest(self, instant: Instant | None) -> None:
-        """Call the function at the instant or earlier; ``None`` requests nothing."""
+        """Call the function at ``instant`` at the latest. ``None`` requests nothing."""
         with self._lock:
             if instant is None or (self._timer is not None and self._timer.due_at <= instant):
                 return
@@ -37,29 +43,29 @@ class DeadlineTimer:
             self._timer = self._clock.call_at(instant, self._due)
 
     def cancel(self) -> None:
-        """Call nothing until an instant is requested again."""
+        """Cancel the scheduled call. :meth:`at_latest` can schedule a new one."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
 
     def _due(self) -> None:
-        # Before the action, which requests the next instant.
+        # Reset before the action runs, because the action requests the next time.
         with self._lock:
             self._timer = None
         self._action()
 
 
 class Housekeeping:
-    """Ends expired commands and registrations, and deletes data after its retention period.
+    """A service that ends expired commands and registrations, and deletes data after its retention period.
 
     Args:
         database: The database to maintain.
-        clock: Domain time.
-        command_service: Ends expired commands.
-        device_service: Ends registrations and deletes devices.
-        keep_log_seconds: The retention period of log entries.
-        every_hour: Called every hour with the current instant, so that extensions delete their old data.
+        clock: The clock of the server.
+        command_service: The service that ends expired commands.
+        device_service: The service that ends registrations and deletes devices.
+        keep_log_seconds: The retention period of log entries in seconds.
+        every_hour: A function that is called every hour with the current time, so that extensions delete old data.
     """
 
     def __init__(
@@ -83,21 +89,21 @@ class Housekeeping:
         self._cleanup = DeadlineTimer(clock, self._clean_up)
 
     def start(self) -> None:
-        """Do what became due while the server was down, and start the timers."""
+        """Run the work that became due while the server was down, and start the timers."""
         self.expire_commands()
         self.expire_registrations()
         self._clean_up()
 
     def stop(self) -> None:
-        """Stop the timers until the next start."""
+        """Cancel the timers. :meth:`start` starts them again."""
         for deadline in (self.commands, self.registrations, self._cleanup):
             deadline.cancel()
 
     def expire_commands(self) -> None:
-        """End the expired commands, and set the timer for the next one."""
+        """Fail the expired commands, and set the timer for the next expiry."""
 
         def work(session: Session) -> None:
-            # One instant for both, so that no command expires unnoticed in between.
+            # Both calls use the same time, so that no command expires between them without a timer.
             now = self._clock.now()
             self._command_service.expire(session, now)
             next_at = commands.next_expiry(session, now)
@@ -106,7 +112,7 @@ class Housekeeping:
         self._database.submit_durable(work)
 
     def expire_registrations(self) -> None:
-        """End the expired registrations, and set the timer for the next one."""
+        """End the expired registrations, and set the timer for the next expiry."""
 
         def work(session: Session) -> None:
             if self._device_service.expire_registrations(session):
@@ -116,7 +122,7 @@ class Housekeeping:
         self._database.submit_durable(work)
 
     def _clean_up(self) -> None:
-        # Deletion cannot be undone, so it does not follow a clock that may have been set wrong.
+        # A deletion cannot be undone, so it must not use a clock that may have been set wrong.
         now = self._clock.steady_now()
         oldest_at = after_seconds(now, -self._keep_log_seconds)
 

@@ -1,8 +1,8 @@
-"""Access keys: create, renew and authenticate. Only the hash of a key's secret is stored. Source: wire.md 0.
+"""Access keys: create, renew and authenticate them. Source: wire.md 0.
 
-A client that sends wrong keys repeatedly gets 429 for a while. The right key is always accepted, even after failures of
-others with its id, which is not secret. 256 random bits cannot be guessed, so only clients without the secret need to
-be slowed down.
+The server stores only the hash of a key's secret. A client that sends wrong keys repeatedly gets 429 for a while. The
+right key is always accepted, even if another client sent wrong secrets with the same key id, which is not secret. It
+is enough to slow down clients with wrong keys, because a secret of 256 random bits cannot be guessed.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.SUBSCRIBE)
 
 
 def create(database: Database, name: str, scopes: Iterable[Scope], at: Instant) -> str:
-    """Store a new key and return it. It cannot be shown again."""
+    """Create and store a new key, and return it. The key cannot be displayed again later."""
     key = generate_key(secrets.token_hex(8))
     store_key(database, key, name, scopes, at)
     return key
 
 
 def renew(database: Database, name: str, overlap_seconds: float, at: Instant) -> str:
-    """Give a key in use a new secret and return the new key. It cannot be shown again.
+    """Store a new secret for a key in use, and return the new key. The key cannot be displayed again later.
 
     The application keeps its log, rules, subscriptions, webhook and positions. The previous key stays valid for the
-    overlap. Earlier keys that are still valid end with the overlap, or earlier.
+    overlap. Older keys that are still valid end with the overlap, or earlier.
 
     Args:
         database: The database with the keys.
-        name: The key's id, or its name if that is unique among the keys in use.
-        overlap_seconds: How long the previous key stays valid.
-        at: The current instant, by the clock of the system.
+        name: The id of the key, or its name if only one key in use has this name.
+        overlap_seconds: The time in seconds for which the previous key stays valid.
+        at: The current time of the system clock.
 
     Raises:
-        LookupError: No key in use has this id or name, or several have this name.
+        LookupError: No key in use has this id or name, or several keys have this name.
     """
 
     def work(session: Session) -> str:
@@ -91,7 +91,7 @@ def store_key(database: Database, key: str, name: str, scopes: Iterable[Scope], 
     """Store a key.
 
     Raises:
-        ValueError: The text does not have the form of a key.
+        ValueError: The string does not have the form of a key.
     """
     key_id, secret = parse_key(key)
     scope_names = " ".join(sorted(set(scopes)))
@@ -103,7 +103,7 @@ def parse_key(key: str) -> tuple[str, str]:
     """Return the id and the secret of a key.
 
     Raises:
-        ValueError: The text does not have the form of a key.
+        ValueError: The string does not have the form of a key.
     """
     parts = _KEY.fullmatch(key)
     if parts is None:
@@ -117,18 +117,20 @@ def generate_key(key_id: str) -> str:
 
 
 def hash_of(secret: str) -> bytes:
-    """Return the hash of a secret that is stored."""
-    # The secret has 256 random bits, so a fast hash is enough: nothing shorter than the secret can be guessed.
+    """Return the hash of a secret, which is stored instead of the secret."""
+    # A fast hash is safe, because guessing a secret of 256 random bits takes too long even with a fast hash.
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
 class Authenticator:
-    """Authenticates keys, and slows down clients that guess them.
+    """An authenticator of keys, which slows down clients that try to guess keys.
 
     Args:
         database: The database with the keys.
-        failures_per_minute: How often one client may fail with one key, or with keys that do not exist.
-        now: The clock of the system, by which operators renew keys even if domain time is manual.
+        failures_per_minute: The number of failures per minute that one client may have with one key id. All keys that
+            do not exist count as one key id.
+        now: A function that returns the time of the system clock. Keys are renewed by this clock, even if the server
+            uses a manual clock.
     """
 
     def __init__(self, database: Database, failures_per_minute: int, now: Callable[[], Instant] = wall_time) -> None:
@@ -136,7 +138,8 @@ class Authenticator:
         self._now = now
         self._cache: dict[str, tuple[Hashable, StoredKey]] = {}
         self._failures_per_minute = failures_per_minute
-        # By client and key, oldest first: the end of the minute after the first failure, and the number of failures.
+        # By client and key id, oldest first: the end of the minute after the first failure, and the number of
+        # failures.
         self._failures: dict[tuple[str, str], tuple[float, int]] = {}
         self._failures_lock = threading.Lock()
 
@@ -146,13 +149,13 @@ class Authenticator:
         """Return the application of an ``Authorization`` header, and the scopes of its key.
 
         Args:
-            authorization: The header.
-            client: Returns the client's address; called only if the key is wrong.
-            version: The version of the database, read after the request arrived. A key is read once per version.
+            authorization: The value of the header.
+            client: A function that returns the address of the client. It is called only if the key is wrong.
+            version: The version of the database, read after the request arrived. Each key is read once per version.
 
         Raises:
-            ApiError: The header is missing or malformed, or the key is unknown or revoked (401), or the client sent
-                wrong keys too often (429).
+            ApiError: The header is missing or malformed, or the key is unknown or revoked (401). The client sent wrong
+                keys too often (429).
         """
         bearer = _BEARER.match(authorization or "")
         if bearer is None:
@@ -169,17 +172,17 @@ class Authenticator:
         return stored.key_id, _scopes(stored.scopes)
 
     def still_admits(self, authorization: str | None, version: Hashable | None = None) -> bool:
-        """Whether a header that was valid is still valid. Failures are not counted.
+        """Return whether a header that was valid before is still valid. Failures are not counted.
 
         Args:
-            authorization: The header.
-            version: The version of the database, read a moment ago, or ``None`` to read it now.
+            authorization: The value of the header.
+            version: A recent version of the database, or ``None`` to read the current version.
         """
         parts = _sent_key(authorization)
         return parts is not None and self.is_valid(parts[1], hash_of(parts[2]), version)
 
     def is_valid(self, key_id: str, secret_hash: bytes, version: Hashable | None = None) -> bool:
-        """Whether the secret with this hash is valid for the key at this moment; see :meth:`still_admits`."""
+        """Return whether the secret with this hash is currently valid for the key. See :meth:`still_admits`."""
         stored = self._find(key_id, version or self._database.version())
         return stored is not None and self._matches(stored, secret_hash)
 
@@ -197,13 +200,13 @@ class Authenticator:
         if stored is not None and version is not None and version == cached_version:
             return stored
         stored = self._database.query(lambda session: keys.find(session, key_id))
-        # Unknown keys are not cached, because clients can invent any number of them.
+        # Unknown keys are not cached, because clients could fill the cache with invented key ids.
         if stored is not None and version is not None:
             self._cache[key_id] = (version, stored)
         return stored
 
     def _failed(self, client: str, key_id: str, message: str) -> ApiError:
-        # Real time, not domain time: with a manual clock the limit would never end.
+        # This uses real time, because with a manual clock the limit would never end.
         now = time.time()
         with self._failures_lock:
             while self._failures and next(iter(self._failures.values()))[0] <= now:
@@ -221,7 +224,7 @@ class Authenticator:
 
 
 def sent_secret_hash(authorization: str | None) -> bytes:
-    """Return the hash of the secret in an ``Authorization`` header. Empty if it has no key."""
+    """Return the hash of the secret in an ``Authorization`` header, or an empty value if the header contains no key."""
     parts = _sent_key(authorization)
     return b"" if parts is None else hash_of(parts[2])
 

@@ -1,4 +1,4 @@
-"""Limits for slow work: slots for open responses, and threads for reads that would block the event loop."""
+"""Limits for slow work: slots for open responses, and a thread pool for reads that would block the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirror_server.store.conditions import Condition, is_subquery
 
 T = TypeVar("T")
 
-# Each application has one read at a time, so that a slow one leaves a thread for the others.
+# Each application runs one read at a time, so that a slow read leaves a thread for the other applications.
 _THREADS = 2
 _MAX_WAITING = 256
 _MAX_DOWNLOADS = 8
@@ -32,13 +32,13 @@ _RETURNED_MICROSECONDS = 25
 
 
 def is_slow_read(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
-    """Return whether a list is expected to block the event loop for too long.
+    """Return whether a query for a list is expected to block the event loop for too long.
 
     Args:
-        conditions: The conditions of the selection.
+        conditions: The conditions that select the rows.
         rows: The number of rows to select from.
         returned: The maximum number of rows in the response.
-        counts: Whether all selected rows are counted too.
+        counts: Whether the query also counts all selected rows.
     """
     if any(is_subquery(condition.column) for condition in conditions):
         return True
@@ -57,14 +57,14 @@ def is_slow_read(conditions: Sequence[Condition], *, rows: int, returned: int = 
 
 
 class Slots:
-    """Slots that any thread may acquire and release.
+    """A limited number of slots, which any thread may acquire and release.
 
     Args:
         limit: The number of slots.
-        share: The share of them that one application may have, up to 1. It may have at least one slot.
-        usage: What uses the slots, for an error message: ``open polls, streams and websockets``.
+        share: The share of the slots that one application may use, up to 1. Every application may use at least one.
+        usage: The name of the work that uses the slots, for an error message: ``open polls, streams and websockets``.
         reason: The ``reason`` of the error if no slot is free.
-        retry_seconds: When to retry after that error.
+        retry_seconds: The time in seconds after which to retry after that error.
     """
 
     def __init__(self, limit: int, share: float, *, usage: str, reason: str, retry_seconds: int) -> None:
@@ -84,7 +84,7 @@ class Slots:
 
     @classmethod
     def of_downloads(cls, share: float) -> Slots:
-        """Return slots for downloads, which hold a connection to the database while they are sent."""
+        """Return slots for downloads, which use a connection to the database while they are sent."""
         usage = "open snapshots and histories"
         return cls(_MAX_DOWNLOADS, share, usage=usage, reason="TOO_MANY_SNAPSHOTS", retry_seconds=2)
 
@@ -117,7 +117,7 @@ class Slots:
 
 
 class SlowRead(Future[T]):
-    """One read of an application."""
+    """A read of an application, which runs in the :class:`SlowReadPool`. The future has the result."""
 
     def __init__(self, app_id: str, read: Callable[[], T]) -> None:
         super().__init__()
@@ -128,10 +128,10 @@ class SlowRead(Future[T]):
 
 
 class SlowReadPool:
-    """Runs slow reads in threads. Applications take turns. The reads of one application run in order, one at a time.
+    """A thread pool for slow reads, in which applications take turns.
 
-    The next read of an application starts after the previous result was released. So a client that does not read its
-    responses cannot fill the memory with results.
+    The reads of one application run in order, one at a time. The next read of an application starts after the previous
+    result was released. So a client that does not consume its responses cannot fill the memory with results.
 
     Args:
         share: The share of all waiting reads that one application may have.
@@ -143,15 +143,15 @@ class SlowReadPool:
         # Each application is in the queue of the threads at most once.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="slow-reads")
         self._waiting: defaultdict[str, deque[SlowRead[Any]]] = defaultdict(deque)
-        # The applications that are in this queue, or have a read that is not released.
+        # The applications in the queue of the threads, or with a read that is not released.
         self._busy: set[str] = set()
         self._lock = threading.Lock()
 
     def submit(self, app_id: str, read: Callable[[], T]) -> SlowRead[T]:
-        """Queue a read. The caller must always :meth:`release` it, also after an error.
+        """Queue a read. The caller must always :meth:`release` the read, even after an error.
 
         Raises:
-            ApiError: Too many reads wait (429).
+            ApiError: Too many reads are waiting (429).
         """
         api_error = self._slots.acquire(app_id)
         if api_error is not None:
@@ -163,9 +163,9 @@ class SlowReadPool:
         return submitted
 
     def release(self, read: SlowRead[Any]) -> None:
-        """Release a read whose result is no longer needed. The read may be waiting, running or done.
+        """Release a read whose result is no longer needed. The read may be waiting, running or finished.
 
-        A second call does nothing.
+        Further calls have no effect.
         """
         with self._lock:
             if read.is_released:
@@ -173,14 +173,14 @@ class SlowReadPool:
             read.is_released = True
             with suppress(ValueError):
                 self._waiting[read.app_id].remove(read)
-            # If the read is still running, `_run` starts the next one at its end.
+            # If the read is still running, `_run` starts the next read when this one ends.
             if read.has_run:
                 self._end(read.app_id)
         read.cancel()
         self._slots.release(read.app_id)
 
     def close(self) -> None:
-        """Cancel the queued reads, and wait for those that have started."""
+        """Cancel the waiting reads, and wait until the running reads have finished."""
         with self._lock:
             waiting = [each for reads in self._waiting.values() for each in reads]
             self._waiting.clear()
@@ -189,7 +189,7 @@ class SlowReadPool:
         self._threads.shutdown()
 
     def _start_next(self, app_id: str) -> None:
-        """Queue an application that has a read to start. The caller holds the lock."""
+        """Queue an application that has a read to start. The caller must have acquired the lock."""
         if app_id in self._busy:
             return
         if self._waiting[app_id]:
@@ -200,7 +200,7 @@ class SlowReadPool:
 
     def _run(self, app_id: str) -> None:
         with self._lock:
-            # All its reads may have been released before their turn.
+            # All reads of the application may have been released before its turn.
             if not self._waiting[app_id]:
                 self._end(app_id)
                 return
@@ -216,6 +216,6 @@ class SlowReadPool:
                 self._end(app_id)
 
     def _end(self, app_id: str) -> None:
-        """Start the next read of an application. The caller holds the lock."""
+        """Start the next read of an application. The caller must have acquired the lock."""
         self._busy.discard(app_id)
         self._start_next(app_id)

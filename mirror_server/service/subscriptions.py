@@ -1,4 +1,4 @@
-"""Presubscription rules and subscriptions. Source: specification 3.2, 3.3; wire.md 3."""
+"""The service for presubscription rules and subscriptions. Source: specification 3.2, 3.3; wire.md 3."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _STATES = {
 
 
 class SubscriptionService:
-    """Changes rules and subscriptions, and stores the responses of devices to subscribe commands.
+    """The service that changes rules and subscriptions, and stores the responses of devices to subscribe commands.
 
     Args:
-        database: The database that has the subscriptions.
-        clock: Domain time.
-        log: Gets the observation events.
-        listeners: Called with initial values.
+        database: The database with the subscriptions.
+        clock: The clock of the server.
+        log: The log to which observation events are appended.
+        listeners: The functions to call with initial values.
     """
 
     def __init__(self, database: Database, clock: Clock, log: NotificationLog, listeners: Listeners) -> None:
@@ -66,16 +66,17 @@ class SubscriptionService:
         matches_tag: Callable[[str], bool] | None = None,
         then: Callable[[Session, str], T] | None = None,
     ) -> Future[T | None]:
-        """Replace the application's rules; the future is done when they are on disk.
+        """Replace the rules of an application. The future completes when the rules are on disk.
 
-        Subscriptions of the previous rules continue until the device registers again.
+        Subscriptions by the previous rules continue until the device registers again.
 
         Args:
-            app_id: The application.
+            app_id: The id of the application.
             text: The new rules as JSON.
-            matches_tag: Whether the request's ``If-Match`` has a tag. If it does not have the tag of the current
-                rules, the future raises an ApiError (412).
-            then: Called with the application in the same transaction. The future has its result.
+            matches_tag: A function that returns whether the request's ``If-Match`` contains a tag. If it does not
+                contain the tag of the current rules, the future raises an ApiError (412).
+            then: A function that is called in the same transaction. Its arguments are the session and the id of the
+                application. The future has its result.
         """
 
         def work(session: Session) -> T | None:
@@ -86,7 +87,9 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def presubscribe(self, session: Session, device_id: str) -> None:
-        """Subscribe applications to the resources of a device that their rules match, and retry rejected subscriptions.
+        """Subscribe applications to the resources of a device that match their rules.
+
+        Rejected subscriptions to the device are requested again.
 
         Source: specification 3.3; wire.md 3.
         """
@@ -101,13 +104,13 @@ class SubscriptionService:
             subscriptions.add_presubscribed(session, app_id, device_id, positions)
 
     def matching(self, app_id: str, text: str, device: DeviceRow, paths: Iterable[str]) -> dict[str, int]:
-        """Return the resources of a device that a rule of the application matches. The index of the rules is cached.
+        """Return the resources of a device that match a rule of the application. The index of the rules is cached.
 
         Args:
-            app_id: The application.
-            text: Its rules, as they are stored.
+            app_id: The id of the application.
+            text: The rules of the application as they are stored.
             device: The device.
-            paths: Its observable resources.
+            paths: The paths of the observable resources of the device.
 
         Returns:
             The position of the first rule that matches, by path.
@@ -127,20 +130,23 @@ class SubscriptionService:
     def subscribe(self, app_id: str, device_id: str, path: str) -> Future[None]:
         """Subscribe an application to one resource.
 
-        The future raises an ApiError: 404 unknown device, 400 if the device is not registered, has no such resource,
-        or does not allow to observe it.
+        The future raises an ApiError if the device is unknown (404). It raises an ApiError (400) if the device is not
+        registered, does not have the resource, or does not allow observing it.
         """
 
         def work(session: Session) -> None:
             _check_observable(session, device_id, path)
             subscriptions.put_single(session, app_id, device_id, path)
-            # Sent again even if the device did not respond to an earlier subscribe command.
+            # The command is sent again even if the device did not respond to an earlier subscribe command.
             session.publish(AGAIN, device_id)
 
         return self._database.submit(work)
 
     def unsubscribe(self, app_id: str, device_id: str, path: str | None = None) -> Future[None]:
-        """End the application's subscription of one resource, or without a path all of a device, if there are any."""
+        """End the application's subscription to one resource, or without a path all its subscriptions to the device.
+
+        Has no effect if there are no such subscriptions.
+        """
 
         def work(session: Session) -> None:
             subscriptions.delete(session, app_id, device_id, path)
@@ -150,18 +156,18 @@ class SubscriptionService:
         return self._database.submit(work)
 
     def paths(self, app_id: str, device_id: str) -> list[str]:
-        """Return the resources of a device that the application is subscribed to."""
+        """Return the paths of the resources of a device to which the application is subscribed."""
         return self._database.query(lambda session: subscriptions.paths(session, app_id, device_id))
 
     def state(self, app_id: str, device_id: str, path: str) -> SubscriptionState:
-        """Return the state of the application's subscription of a resource."""
+        """Return the state of the application's subscription to a resource."""
         return _STATES[self._database.query(lambda session: subscriptions.state(session, app_id, device_id, path))]
 
     def finish(self, session: Session, job: Job, response: DeviceResponse | None) -> None:
         """Store the response of a device to a command that starts or ends an observation.
 
-        Without a response of the device nothing is stored, and the command is sent again. A response may come late,
-        after a second command or the end of the subscription.
+        If the device did not respond, nothing is stored and the command is sent again. A response may arrive late,
+        after a second command or after the end of the subscription.
         """
         if response is None or not response.outcome.is_from_device:
             return
@@ -175,10 +181,10 @@ class SubscriptionService:
             self._store_accepted(session, job.device_id, path, response)
 
     def _store_accepted(self, session: Session, device_id: str, path: str, response: DeviceResponse) -> None:
-        """Send the initial value to the applications that waited for it.
+        """Send the initial value to the applications that wait for it.
 
-        If it is a change, the applications that were subscribed before get it too. Without a value in the response,
-        the reported value of the mirror is the initial one.
+        If the value changed, it is also sent to the applications that were already subscribed. If the response has no
+        value, the reported value in the mirror is the initial value.
         """
         device = devices.find(session, device_id)
         if device is None:
@@ -189,7 +195,7 @@ class SubscriptionService:
         if response.content is None:
             event, app_ids = _observation_of(device_id, path, stored), waiting
         else:
-            # The time of a resource never decreases.
+            # The time of a resource must never decrease.
             changed_at = max(response.responded_at or now, stored.changed_at or 0)
             value = reported_value(device_id, path, response.content, now, "subscription", changed_at)
             self._listeners.report(session, [(value, response.responded_at or now, False)])
@@ -204,7 +210,10 @@ class SubscriptionService:
             self.notify(session, [(event, event.changed_at, subscribers)])
 
     def notify(self, session: Session, observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
-        """Append observation events to the logs of the subscribers; each has its observation and its time."""
+        """Append observations to the logs of their subscribers.
+
+        Each observation comes with its time and its subscribers.
+        """
         self._log.append(session, NOTIFICATIONS, _entries(observed))
 
 
@@ -242,18 +251,21 @@ def _entries(observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> It
 
 
 def _observation_of(device_id: str, path: str, stored: resources.StoredValue) -> Observation | None:
-    """Return the reported value of the mirror, with its own time and freshness, or ``None`` if there is none."""
+    """Return the reported value of the mirror with its own time and freshness, or ``None`` if there is no value."""
     value, content_type, origin, reported_at, expires_at, changed_at = stored
     if value is None or content_type is None or reported_at is None:
         return None
     max_age_seconds = None if expires_at is None else (expires_at - reported_at) // 1000
-    # A value that was read had no observation event.
+    # A value that came from a read has no observation event, so its change time may be missing or older.
     at = max(reported_at, changed_at or 0) if origin == "read" or changed_at is None else changed_at
     return Observation(device_id, path, Content(value, content_type, max_age_seconds), at)
 
 
 def _is_change(stored: resources.StoredValue, response: DeviceResponse) -> bool:
-    """Whether an initial value is a change without an observation event. A read may have stored the value before."""
+    """Return whether an initial value is a change that caused no observation event.
+
+    A read may have stored the value before.
+    """
     if response.content is None or response.content.payload != stored.value:
         return True
     if stored.origin != "read" or stored.changed_at is None or response.responded_at is None:

@@ -1,7 +1,8 @@
 """The interface of a kind of database: its URL, its operations and its errors.
 
-``LOCATIONS`` has the kinds, by the scheme of the URL. A :class:`Location` opens a :class:`Backend`; the rest of the
-store is the same for every kind. Every command loads this module, so it imports nothing slow.
+``LOCATIONS`` contains the supported kinds by the scheme of the URL. A :class:`Location` opens a :class:`Backend`. All
+other modules of the store are the same for every kind. Every command imports this module, so it must not import slow
+modules.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ DEFAULT_URL = "sqlite:///mirror.db"
 _SQLITE = "sqlite:///"
 
 LOCATIONS = {"sqlite": "mirror_server.store.sqlite.backend:SqliteLocation"}
-"""The class of :class:`~mirror_server.store.backend.Location` by the scheme of a URL, imported when it is used.
+"""The class of each kind of :class:`~mirror_server.store.backend.Location`, by the scheme of its URLs.
 
-Extensions add theirs, see :func:`mirror_server.hooks.locations`.
+A class is imported when it is used. Extensions add their classes; see :func:`mirror_server.hooks.locations`.
 """
 
 
 def path_of(url: str) -> Path:
-    """Return the file of a URL.
+    """Return the path of the file that a URL names.
 
     Raises:
-        DatabaseError: The URL is not the URL of a file.
+        DatabaseError: The URL does not name a file.
     """
-    # A database in memory would be a separate one for each connection of the server.
+    # Each connection of the server would open a separate database in memory.
     if not url.startswith(_SQLITE) or url in {_SQLITE, f"{_SQLITE}:memory:"}:
         raise no_url(url)
     return Path(url.removeprefix(_SQLITE))
@@ -59,16 +60,16 @@ def no_url(url: str) -> DatabaseError:
 
 def redacted(url: str) -> str:
     """Return the URL without its password."""
-    # A password can be in the part before the host, or in the query.
+    # A URL can contain a password before the host or in the query string.
     return re.sub(r"(?<=://)([^/?@:]*):[^/?]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))
 
 
 class DatabaseError(Exception):
-    """The database cannot be used; the message says why and what to do."""
+    """The database cannot be used. The message contains the reason and a fix."""
 
 
 class AlreadyServed(DatabaseError):
-    """Another process serves the database, and only one can."""
+    """Another process serves the database, and only one process can serve it."""
 
 
 class StorageFailed(DatabaseError):
@@ -76,75 +77,81 @@ class StorageFailed(DatabaseError):
 
 
 class NotLeader(DatabaseError):
-    """A change was not stored, because another process is the leader now and continues from the stored state."""
+    """A change was not stored, because another process became the leader and continues from the stored state."""
 
 
 class TooMuchWaiting(DatabaseError):
-    """A change was rejected before it started, because too many others wait to be stored."""
+    """A change was rejected before it started, because too many changes are waiting to be stored."""
 
 
 MOST_EXAMPLES = 20
-"""The maximum number of examples of a kind of violation."""
+"""The maximum number of examples in a :class:`Violation`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One kind of inconsistency in a database: how often it occurs, and where the first occurrences are."""
+    """A kind of inconsistency in a database, with the number of its occurrences and some examples."""
 
     kind: str
     count: int
     examples: Sequence[str]
 
     def __str__(self) -> str:
-        """Return a line for the kind, and one for each example."""
+        """Return a line for the kind of inconsistency, and a line for each example."""
         left = self.count - len(self.examples)
         more = [f"  and {left:,} more"] if left else []
         return "\n".join([f"{self.kind}: {self.count:,}", *(f"  {example}" for example in self.examples), *more])
 
 
 class Backend(Protocol):
-    """An open database of one kind. Many threads read, one thread writes."""
+    """An open database of one kind. Many threads may read it, but only one thread writes."""
 
     process_id: str
-    """Identifies this process among those on the database."""
+    """The identifier of this process among the processes that use the database."""
 
     is_shared: bool
-    """Whether other processes may serve the database too."""
+    """Whether other processes may serve the database at the same time."""
 
     @property
     def writing(self) -> Session:
-        """The session of the writing thread, between ``begin`` and ``commit`` or ``undo``."""
+        """The session of the writer thread. It is used between ``begin`` and ``commit`` or ``undo``."""
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process is the leader in the open transaction. Always true if no other process can serve it."""
+        """Whether this process is the leader, as seen by the open transaction.
+
+        Always true if no other process can serve the database.
+        """
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:
         """Begin a write transaction.
 
-        When this returns, no other open transaction on the database has a key in common with this one. With ``None``
-        there is no other at all. See :meth:`mirror_server.store.writer.Writer.enqueue`.
+        When this method returns, no other open transaction on the database has any of these conflict keys. With
+        ``None``, no other transaction is open at all. See :meth:`mirror_server.store.writer.Writer.enqueue`.
         """
 
     def begin_work(self) -> None:
-        """Begin a part of the transaction that can be rolled back alone, until the next part begins."""
+        """Begin a part of the transaction that can be rolled back separately.
+
+        The part ends when the next part begins.
+        """
 
     def undo_work(self) -> None:
-        """Roll back the current part."""
+        """Roll back the current part of the transaction."""
 
     def commit(self) -> None:
         """Commit the transaction to disk."""
 
     def undo(self) -> None:
-        """Roll back the transaction, if there still is one."""
+        """Roll back the transaction, if one is open."""
 
     def is_storage_error(self, error: BaseException) -> bool:
-        """Whether the disk, the file or the connection caused an error, and not the statement."""
+        """Return whether the disk, the file or the connection caused an error, and not the SQL statement."""
 
     def read(self, *, with_revision: bool = False) -> AbstractContextManager[Session]:
         """Return a session that sees one state of the database while it is open.
 
-        :meth:`Session.last_revision` is available only with ``with_revision``.
+        :meth:`Session.last_revision` is available only if ``with_revision`` is set.
         """
 
     def version(self) -> Hashable:
@@ -154,42 +161,42 @@ class Backend(Protocol):
         """Run one read-only statement outside a transaction."""
 
     def purge(self) -> bool:
-        """Remove deleted data from the files, as far as possible while others use the database.
+        """Remove deleted data from the files, as far as possible while other processes use the database.
 
         Returns:
-            False if a long read prevented it.
+            False if a long read prevented the removal.
         """
 
     def damage(self, session: Session) -> list[Violation]:
         """Return the results of the database's own integrity check."""
 
     def backup(self, path: Path) -> None:
-        """Copy the database, as of one instant, into a new file.
+        """Copy the database, in its state at one time, into a new file.
 
         Raises:
             DatabaseError: The file cannot be written, or this kind of database has its own backup tools.
         """
 
     def is_served(self) -> bool:
-        """Whether any process, including this one, serves the database."""
+        """Return whether any process, including this one, serves the database."""
 
     def hurry(self) -> None:
-        """Stop waiting for anything that may never happen, because the program ends."""
+        """Stop waiting for events that may never happen, because the program ends."""
 
     def close(self) -> None:
         """Close all connections."""
 
 
 class Location(ABC):
-    """A database that is identified by a URL and not open yet.
+    """A database that is identified by a URL and is not open yet.
 
-    By default it is not a file, and several processes may serve it.
+    The default methods are for a database that is not a file and that several processes may serve.
 
     Args:
-        url: The URL.
+        url: The URL of the database.
 
     Raises:
-        DatabaseError: The URL does not have the form of its kind.
+        DatabaseError: The URL does not have the form that this kind of database requires.
     """
 
     is_file = False
@@ -206,7 +213,7 @@ class Location(ABC):
         """Open the database. See :class:`mirror_server.store.database.Database`."""
 
     def file(self) -> Path:
-        """Return the file.
+        """Return the path of the database file.
 
         Raises:
             DatabaseError: The database is not a file.
@@ -214,7 +221,9 @@ class Location(ABC):
         raise DatabaseError("only SQLite files support this")
 
     def begin_serving(self) -> Callable[[], None]:
-        """Lock it for this process if only one may serve it. Return a function that releases the lock.
+        """Lock the database for this process if only one process may serve it.
+
+        Return a function that releases the lock.
 
         Raises:
             AlreadyServed: Another process serves the database.
@@ -223,11 +232,14 @@ class Location(ABC):
         return lambda: None
 
     def alone(self) -> AbstractContextManager[bool]:
-        """Prevent servers from starting on the database. Return whether none runs; false if this is not known."""
+        """Return a context manager during which no server can start on the database.
+
+        Its value is whether no server runs on the database. It is false if this cannot be determined.
+        """
         return nullcontext(enter_result=False)
 
     def damage(self) -> list[Violation]:
-        """Return the damage of its files that prevents opening it.
+        """Return the damage to the database files that prevents opening the database.
 
         Raises:
             DatabaseError: The files cannot be read for another reason.
@@ -241,11 +253,12 @@ class Storage:
 
     Attributes:
         branch: The migrations that create the tables.
-        violations: Kinds of inconsistencies, each with a statement that returns a row per occurrence.
-        erase: Deletes all rows of a device, by its id and its endpoint name (``None`` for an unknown device). Returns
-            the number of rows, by their meaning. The device itself is deleted afterwards.
-        end_application: Deletes the ongoing work for an application, by its id.
-        newest_instant: Returns the instant of the newest stored event, or ``None`` if there is none.
+        violations: Kinds of inconsistencies, each with a statement that returns one row per occurrence.
+        erase: A function that deletes all rows of a device. Its arguments are the session, the id of the device and
+            the endpoint name, which is ``None`` for an unknown device. It returns the number of deleted rows by their
+            meaning. The row of the device itself is deleted afterwards.
+        end_application: A function that deletes the ongoing work for an application, by the id of the application.
+        newest_instant: A function that returns the time of the newest stored event, or ``None`` if there is none.
     """
 
     branch: Branch

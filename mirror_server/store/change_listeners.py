@@ -1,6 +1,7 @@
-"""Changes that extensions can listen to. Listeners run on the writer thread, in the transaction of the change.
+"""Changes that extensions can listen to.
 
-A listener that raises an exception rolls the change back.
+Listeners run on the writer thread, in the transaction of the change. If a listener raises an exception, the change is
+rolled back.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class ReportedChange(NamedTuple):
 
     Attributes:
         revision: The number of the change.
-        value: The value as the mirror has it.
-        changed_at: When the value changed, by the clock of the device where it sent a time.
-        is_published: Whether the device sent it with its registration.
+        value: The value as it is stored in the mirror.
+        changed_at: The time of the change, by the clock of the device if the device sent a time.
+        is_published: Whether the device sent the value together with its registration.
     """
 
     revision: int
@@ -37,13 +38,13 @@ class FinishedWrite(NamedTuple):
     """The end of a write to one resource.
 
     Attributes:
-        command: The write.
-        path: The resource. A write of an object instance ends for each of its resources.
+        command: The command that wrote the value.
+        path: The path of the resource. A write of an object instance causes one of these objects per resource.
         value: The written value.
-        content_type: The format of the value.
-        category: Why it failed, or ``None`` if it succeeded.
-        at: When it ended.
-        revision: The number of the change of the desired value, or ``None`` if a later write had replaced it.
+        content_type: The content type of the value.
+        category: The error category, or ``None`` if the write succeeded.
+        at: The time at which the write ended.
+        revision: The number of the change of the desired value, or ``None`` if a later write had replaced the value.
     """
 
     command: Command
@@ -59,14 +60,14 @@ RegistrationKind: TypeAlias = Literal["registration", "reg_update", "deregistrat
 
 
 class RegistrationChange(NamedTuple):
-    """A registration that began, was updated or ended.
+    """A registration that started, was updated or ended.
 
     Attributes:
         revision: A unique number, in the order of all changes.
-        kind: What happened.
+        kind: The kind of the change.
         device: The device before the change.
-        at: When it happened.
-        state_change: Whether the device is registered now and was not before, or the other way round.
+        at: The time of the change.
+        state_change: Whether the change started or ended the registered state of the device.
     """
 
     revision: int
@@ -78,13 +79,13 @@ class RegistrationChange(NamedTuple):
 
 @dataclass(slots=True)
 class Listeners:
-    """The listeners of each kind of change. A batch is not built without listeners.
+    """The listeners for each kind of change. Without listeners for a kind, no batches of this kind are built.
 
     Attributes:
-        values_reported: Called with the values of one group of changes.
-        write_finished: Called with the completed writes of one group of changes.
-        registration_changed: Called with the registrations that changed.
-        devices_deleted: Called with device ids, before the rows of these devices are deleted.
+        values_reported: Functions that are called with the values of one group of changes.
+        write_finished: Functions that are called with the completed writes of one group of changes.
+        registration_changed: Functions that are called with the registrations that changed.
+        devices_deleted: Functions that are called with device ids before the rows of these devices are deleted.
     """
 
     values_reported: list[Callable[[Session, Sequence[ReportedChange]], object]] = field(default_factory=list)
@@ -99,12 +100,12 @@ class Listeners:
         *,
         contact_at: Instant | None = None,
     ) -> None:
-        """Store values that devices reported, see :func:`mirror_server.store.resources.report`, and pass them on.
+        """Store values that devices reported, and pass them to the listeners.
 
         Args:
-            session: The transaction.
-            values: The values, each with :attr:`Reported.changed_at` and :attr:`Reported.is_published`.
-            contact_at: The time of the contact with the devices, unless the caller records it.
+            session: The current transaction.
+            values: Tuples of a value, the ``changed_at`` and the ``is_published`` of its :class:`ReportedChange`.
+            contact_at: The time of the contact with the devices. Omit it if the caller records the contact.
         """
         first = resources.report(session, [value for value, *_ in values], contact_at=contact_at)
         if values and self.values_reported:

@@ -1,4 +1,4 @@
-"""The guaranteed command delivery queue. Source: specification 3.3; wire.md 2."""
+"""The statements for the queue of commands, which guarantees their delivery. Source: specification 3.3; wire.md 2."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_WAITING = (
     f"SELECT {COLUMNS} FROM commands WHERE device_id = :device_id AND finished_at IS NULL AND expires_at > :now"
     " ORDER BY command_id LIMIT 1"
 )
-"""The next command to deliver to a device."""
+"""The SQL query for the next command to deliver to a device."""
 
 
 _INSERTED = (
@@ -34,10 +34,13 @@ INSERT = f"INSERT INTO commands ({_INSERTED}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?,
 FINISH = "UPDATE commands SET finished_at = ? WHERE command_id = ?"
 
 
-# Other kinds of databases register a version with one statement for all commands; see decision 24.
+# The extensions for other databases register versions with one statement for all commands; see decision 24.
 @singledispatch
 def insert(session: Session, queued: Sequence[Command]) -> list[int]:
-    """Queue commands, each with a different async-id. Return their numbers, which are higher than all before."""
+    """Queue commands that have different async-ids, and return their numbers.
+
+    The numbers are higher than the numbers of all earlier commands.
+    """
     return [session.rows_of(INSERT, row_of(command))[0][0] for command in queued]
 
 
@@ -50,7 +53,7 @@ def row_of(command: Command) -> Row:
 
 
 def find(session: Session, app_id: str, async_id: str) -> Command | None:
-    """Return the command that an application submitted under this async-id, finished or not."""
+    """Return the command that an application submitted with this async-id, whether or not it has finished."""
     row = session.row(
         f"SELECT {COLUMNS} FROM commands WHERE app_id = :app_id AND async_id = :async_id",
         app_id=app_id,
@@ -60,7 +63,7 @@ def find(session: Session, app_id: str, async_id: str) -> Command | None:
 
 
 def waiting(session: Session, device_id: str) -> list[Command]:
-    """Return all unfinished commands of the device, in order."""
+    """Return all unfinished commands of a device, in the order of their submission."""
     return _unfinished(session, "device_id = :device_id", device_id=device_id)
 
 
@@ -70,7 +73,7 @@ def devices_with_waiting(session: Session) -> list[str]:
 
 
 def next_expiry(session: Session, after: Instant) -> Instant | None:
-    """Return when the next unfinished command expires, later than ``after``."""
+    """Return the earliest time after ``after`` at which an unfinished command expires, or ``None``."""
     instant: Instant | None = session.scalar(
         "SELECT min(expires_at) FROM commands WHERE finished_at IS NULL AND expires_at > :after", after=after
     )
@@ -78,7 +81,7 @@ def next_expiry(session: Session, after: Instant) -> Instant | None:
 
 
 def expired(session: Session, now: Instant) -> list[Command]:
-    """Return the unfinished commands that have expired, in order."""
+    """Return the unfinished commands that have expired, in the order of their submission."""
     return _unfinished(session, "expires_at <= :now", now=now)
 
 
@@ -120,12 +123,12 @@ def finish(session: Session, command_ids: Sequence[int], at: Instant) -> None:
 
 
 def delete_finished(session: Session, until: Instant) -> None:
-    """Delete the commands that finished at the instant or before. Their async-ids may be used again."""
+    """Delete the commands that finished at ``until`` or earlier. Their async-ids may be used again."""
     session.run("DELETE FROM commands WHERE finished_at <= :until", until=until)
 
 
 def delete_if_finished(session: Session, command_id: int, until: Instant) -> bool:
-    """Delete one command if it finished at the instant or before. Return whether it was deleted."""
+    """Delete a command if it finished at ``until`` or earlier. Return whether it was deleted."""
     return bool(
         session.run(
             "DELETE FROM commands WHERE command_id = :command_id AND finished_at <= :until",
@@ -152,7 +155,7 @@ def command_of(row: Row) -> Command:
     )
 
 
-# One statement, because each costs a round trip to the database.
+# This is one statement, because each statement costs a round trip to the database.
 _CONTEXT = (
     "SELECT endpoint_name, queue_mode,"
     " (SELECT count(*) FROM commands c WHERE {} AND c.finished_at IS NULL) AS unfinished,"
@@ -166,15 +169,15 @@ _OF_ENDING = _CONTEXT.format("c.command_id = :command_id")
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The device and the resource of a command.
+    """The state of the device and the resource of a command.
 
     Attributes:
-        device_id: The device.
-        path: The resource, or an object instance.
+        device_id: The id of the device.
+        path: The path of the resource or object instance.
         endpoint_name: The endpoint name of the device.
         queue_mode: Whether the device is in queue mode.
         unfinished: For a new command, the number of unfinished commands of the device. For a command that ends, 1 if
-            it is unfinished, else 0.
+            the command is unfinished, and 0 otherwise.
         is_resource: Whether the device has ever announced the resource.
         desired: The last desired value of the resource.
     """
@@ -189,9 +192,10 @@ class CommandContext:
 
 
 def contexts_of_new(session: Session, device_paths: Sequence[tuple[str, str]]) -> list[CommandContext | None]:
-    """Return the contexts of new commands, by device id and path, or ``None`` for an unknown device.
+    """Return the contexts of new commands, or ``None`` for an unknown device.
 
-    All contexts are as of before the first of these commands is queued.
+    Each command is identified by its device id and path. All contexts are read before the first of these commands is
+    queued.
     """
     return _contexts(session, _OF_NEW, [{"device_id": device_id, "path": path} for device_id, path in device_paths])
 
@@ -199,7 +203,7 @@ def contexts_of_new(session: Session, device_paths: Sequence[tuple[str, str]]) -
 def contexts_of_ending(session: Session, commands: Sequence[Command]) -> list[CommandContext | None]:
     """Return the contexts of commands that end, or ``None`` for an unknown device.
 
-    All contexts are as of before the first of these commands ends.
+    All contexts are read before the first of these commands ends.
     """
     parameters = [
         {"device_id": command.device_id, "path": command.request.path, "command_id": command.command_id}
@@ -223,7 +227,7 @@ def _context(device_id: str, path: str, rows: Sequence[Row]) -> CommandContext |
 
 _COMMAND, _OBSERVE, _CANCEL = "command", "observe", "cancel"
 _NO_COMMAND = ", ".join(["NULL"] * len(COLUMNS.split(",")))
-# The commands come first, because their columns have types and those of the others are NULL.
+# The commands come first, because the first SELECT determines the types of the columns. The other parts have NULL.
 _WAITING = (
     f"SELECT '{_COMMAND}' AS kind, 0 AS position, '' AS observed_path, {COLUMNS}"
     f" FROM ({FIRST_WAITING}) AS next_command"
@@ -237,9 +241,9 @@ class PendingWork:
     """The pending work of a device: observations to start and to cancel, and the next command.
 
     Attributes:
-        to_observe: The resources that need a subscribe command, in the order of the rules.
-        to_cancel: The resources that the device observes without a subscription.
-        command: The next command to deliver.
+        to_observe: The paths of the resources that need a subscribe command, in the order of the rules.
+        to_cancel: The paths of the resources that the device observes without a subscription.
+        command: The next command to deliver, or ``None``.
     """
 
     to_observe: list[str]
@@ -250,15 +254,15 @@ class PendingWork:
 def pending_work(session: Session, device_ids: Sequence[str], now: Instant) -> dict[str, PendingWork]:
     """Return the pending work of devices, by device id.
 
-    It is read before and after each command, so it takes one statement where the database allows it. Each device is
-    read as of one moment, and different devices possibly as of different moments.
+    The work is read before and after each command, so it is read by one statement if the database supports this. The
+    work of one device is read at one time. The work of different devices may be read at different times.
     """
     found = session.rows_of_each(_WAITING, [{"device_id": device_id} for device_id in device_ids], now=now)
     return {device_id: _pending_work(rows) for device_id, rows in zip(device_ids, found, strict=True)}
 
 
 def _pending_work(rows: Sequence[Row]) -> PendingWork:
-    # A UNION has no order.
+    # A UNION does not preserve the order.
     items = sorted((kind, position, path) for kind, position, path, *_ in rows)
     return PendingWork(
         [path for kind, _, path in items if kind == _OBSERVE],

@@ -1,4 +1,4 @@
-"""Filters of lists, and their translation to SQL."""
+"""Conditions that filter lists, and their translation to SQL."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mirror_server.store.session import Row, Session
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A filter of a list: a column of its table, an SQL comparison and its values.
+    """A condition on a list: a column of its table, an SQL comparison, and the values to compare with.
 
     Attributes:
-        column: A column or an SQL expression.
+        column: The column, or an SQL expression.
         comparison: The SQL operator.
         values: The values to compare with.
-        of: The value of the parameter ``:of`` in an expression.
-        among: An additional SQL condition that an index supports, if the column has no index. It holds for all rows of
-            the result; ``{}`` stands for the values.
+        of: The value of the parameter ``:of`` in the expression.
+        among: An additional SQL condition that an index supports. Use it if the column has no index. It must hold for
+            all rows that meet the condition. ``{}`` stands for the values.
         is_unique: Whether the column has a unique index.
     """
 
@@ -32,12 +32,12 @@ class Condition:
 
 
 def is_subquery(column: str) -> bool:
-    """Whether a column is a subquery, which runs for each row and is slow for many rows."""
+    """Return whether a column is a subquery. A subquery runs for each row and is slow for many rows."""
     return "(SELECT " in column
 
 
 def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
-    """Return the conditions in SQL, and their parameters."""
+    """Return the SQL clauses of the conditions, and their parameters."""
     clauses = []
     parameters: dict[str, Any] = {}
     for index, condition in enumerate(conditions):
@@ -55,7 +55,7 @@ def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]
 
 
 def clause(where: Sequence[str]) -> str:
-    """Return the WHERE clause; an empty text without conditions."""
+    """Return the WHERE clause, or an empty string without conditions."""
     return f" WHERE {' AND '.join(where)}" if where else ""
 
 
@@ -69,7 +69,10 @@ def page_of(
     descending: bool,
     limit: int,
 ) -> list[Row]:
-    """Return up to ``limit`` rows that meet all conditions, ordered by a key and starting after ``after``."""
+    """Return up to ``limit`` rows that meet all conditions, ordered by a key.
+
+    The rows start after the key ``after``, if it is set.
+    """
     where, parameters = where_of(conditions)
     if after is not None:
         where.append(f"{key} {'<' if descending else '>'} :after")
@@ -79,6 +82,6 @@ def page_of(
 
 
 def count_of(session: Session, table: str, conditions: Sequence[Condition]) -> int:
-    """Return how many rows of a table meet all conditions."""
+    """Return the number of rows of a table that meet all conditions."""
     where, parameters = where_of(conditions)
     return int(session.scalar(f"SELECT count(*) FROM {table}{clause(where)}", **parameters))

@@ -1,4 +1,4 @@
-"""Open a database by its URL. Any number of threads read, one thread writes."""
+"""The database, which is opened by its URL. Any number of threads read it, and one thread writes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ T = TypeVar("T")
 
 
 class Database(Writer):
-    """An open database: any number of threads read it, and the writer's thread writes.
+    """An open database. Any number of threads may read it, and the thread of the writer writes.
 
     Args:
-        url: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``; the file is created if it does not
-            exist. Extensions may open other URLs.
-        storages: The tables of extensions. Tables of other extensions stay unchanged.
-        core: The migrations of the core, if not those of this program.
-        must_exist: Whether a missing file is an error. Otherwise a mistyped name creates an empty database.
-        keep_schema: Whether to keep the schema of an older version, for a copy of the database.
+        url: The URL of the database: ``sqlite:///relative/file.db`` or ``sqlite:////absolute/file.db``. The file is
+            created if it does not exist. Extensions may support other URLs.
+        storages: The tables of extensions. The tables of other extensions are not changed.
+        core: The migrations of the core. The default is the migrations of this program.
+        must_exist: Whether a missing file is an error. Otherwise a mistyped file name creates an empty database.
+        keep_schema: Whether to keep the schema of an older version. Used to copy a database.
 
     Attributes:
         storages: The tables of extensions.
-        is_shared: Whether other processes may serve it at the same time, and change devices too.
-        process_id: Identifies this process among those on the database.
+        is_shared: Whether other processes may serve the database at the same time, and change devices too.
+        process_id: The identifier of this process among the processes that use the database.
         changes: The devices that this process changed recently.
 
     Raises:
-        DatabaseError: The URL is of another kind, or the database cannot be opened or written.
+        DatabaseError: The URL is not supported, or the database cannot be opened or written.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Database(Writer):
         """Return a session that sees one state of the database while it is open.
 
         Args:
-            with_revision: Whether :meth:`Session.last_revision` is needed.
+            with_revision: Whether the session needs :meth:`Session.last_revision`.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -66,9 +66,10 @@ class Database(Writer):
         return self.backend.read(with_revision=with_revision)
 
     def version(self) -> Hashable:
-        """Return a token that changes with every commit. Commits in other databases of the cluster may change it too.
+        """Return a token that changes with every commit.
 
-        Data that was read after the token stays current while the token stays the same.
+        Data that is read after the token stays current while the token stays the same. On PostgreSQL, commits in other
+        databases of the cluster may change the token too.
 
         Raises:
             StorageFailed: The database cannot be reached.
@@ -84,27 +85,32 @@ class Database(Writer):
         return self.backend.query(statement)
 
     def submit(self, work: Callable[[Session], T], *, conflict_keys: Collection[str] | None = None) -> Future[T]:
-        """Run ``work`` in a transaction, which other work may share. See :meth:`Writer.enqueue`."""
+        """Run ``work`` in a transaction, which may also contain other work. See :meth:`Writer.enqueue`."""
         return self.enqueue(work, conflict_keys=conflict_keys)
 
     def submit_durable(
         self, work: Callable[[Session], T], *, by_leader: bool = True, conflict_keys: Collection[str] | None = None
     ) -> Future[T]:
-        """Run ``work``, and retry until it is stored. See :meth:`Writer.enqueue`.
+        """Run ``work``, and retry it until it is stored. See :meth:`Writer.enqueue`.
 
-        With ``by_leader`` it is dropped if this process is no longer the leader, which alone stores the events of
-        devices and channels.
+        With ``by_leader``, the work is dropped if this process is no longer the leader. Only the leader stores the
+        events of devices and channels.
         """
         return self.enqueue(work, until_stored=True, by_leader=by_leader, conflict_keys=conflict_keys)
 
     def write(self, work: Callable[[Session], T], timeout_seconds: float = 30) -> T:
-        """Run ``work`` and wait until it is on disk. Not for the thread of the web server."""
+        """Run ``work`` and wait until it is on disk.
+
+        Do not call this on the thread of the web server, because it blocks.
+        """
         return self.submit(work).result(timeout_seconds)
 
     def on(self, kind: str, handler: Callable[..., None]) -> None:
-        """Call a handler when signals of a kind are published, with the subject of each. It must not block.
+        """Set the function that is called when signals of a kind are published.
 
-        See :meth:`Session.publish`.
+        Its arguments are the subjects of the signals.
+
+        The function must not block. See :meth:`Session.publish`.
         """
         self.backend.writing.handlers[kind] = handler
 
@@ -115,14 +121,14 @@ class Database(Writer):
 
     def close(self) -> None:
         """Finish the submitted work and close all connections."""
-        # Before the writer is stopped, because it may be waiting for a database that does not respond.
+        # Called before the writer stops, because the writer may be waiting for a database that does not respond.
         self.backend.hurry()
         super().close()
         self.backend.close()
 
 
 def location_of(url: str) -> Location:
-    """Return the location of a database, by its URL. It is not opened.
+    """Return the location of a database by its URL, without opening the database.
 
     Raises:
         DatabaseError: The scheme is not in :data:`~mirror_server.store.backend.LOCATIONS`.

@@ -1,4 +1,4 @@
-"""The devices of the directory. Source: specification 2.1; wire.md 6."""
+"""The statements for the devices of the directory. Source: specification 2.1; wire.md 6."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mirror_server.store.session import Session
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """A device of the directory; ``registered`` and ``queue_mode`` are 0 or 1.
+    """A device in the directory. The values of ``registered`` and ``queue_mode`` are 0 or 1.
 
-    ``backend`` is the name of the backend through which it registered. ``revision`` is the number of the last change
-    of its device object; see :meth:`Session.note_change`.
+    ``backend`` is the name of the backend through which the device registered. ``revision`` is the number of the last
+    change of the device object; see :meth:`Session.note_change`.
     """
 
     device_id: str
@@ -43,19 +43,19 @@ _MANY = 4000
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
-    """Return the device with this id."""
+    """Return the device with this id, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE device_id = :device_id", device_id=device_id)
     return DeviceRow(*row) if row else None
 
 
 def find_by_endpoint_name(session: Session, endpoint_name: str) -> DeviceRow | None:
-    """Return the device with this endpoint name."""
+    """Return the device with this endpoint name, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {DEVICE_COLUMNS} FROM devices WHERE endpoint_name = :name", name=endpoint_name)
     return DeviceRow(*row) if row else None
 
 
 def put(session: Session, device: DeviceRow) -> None:
-    """Store a device after a full registration. A known device keeps its creation time."""
+    """Store a device after a full registration. An existing device keeps its creation time."""
     session.run(
         "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
         " created_at, updated_at, last_contact_at, registration_expires_at, backend, number)"
@@ -74,7 +74,7 @@ def put(session: Session, device: DeviceRow) -> None:
 
 
 def rename(session: Session, device_id: str, endpoint_name: str) -> None:
-    """Give a device another endpoint name, which no other device may have."""
+    """Change the endpoint name of a device. No other device may have the new name."""
     session.run(
         "UPDATE devices SET endpoint_name = :endpoint_name WHERE device_id = :device_id",
         device_id=device_id,
@@ -84,7 +84,7 @@ def rename(session: Session, device_id: str, endpoint_name: str) -> None:
 
 
 def put_registration(session: Session, device: DeviceRow, at: Instant) -> None:
-    """Store whether a device is registered, its queue mode, and its lifetime, which starts at this instant."""
+    """Store whether a device is registered, its queue mode, and its lifetime, which starts at ``at``."""
     session.run(
         "UPDATE devices SET registered = :registered, lifetime_seconds = :lifetime_seconds, queue_mode = :queue_mode,"
         " updated_at = :at, registration_expires_at = :expires_at WHERE device_id = :device_id",
@@ -99,7 +99,7 @@ def put_registration(session: Session, device: DeviceRow, at: Instant) -> None:
 
 
 def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> None:
-    """Store the instant of the last contact with these devices."""
+    """Store the time of the last contact with these devices."""
     session.run_many(
         "UPDATE devices SET last_contact_at = ? WHERE device_id = ? AND last_contact_at < ?",
         [(at, device_id, at) for device_id in device_ids],
@@ -109,7 +109,10 @@ def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> 
 def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
-    """Return up to ``limit`` devices that meet all conditions, ordered by id and starting after the id ``after``."""
+    """Return up to ``limit`` devices that meet all conditions, ordered by id.
+
+    The devices start after the id ``after``, if it is set.
+    """
     select = f"SELECT {DEVICE_COLUMNS} FROM devices"
     planned = [_planned(session, each) for each in conditions]
     rows = page_of(session, select, "device_id", planned, after=after, descending=descending, limit=limit)
@@ -132,23 +135,26 @@ def _planned(session: Session, condition: Condition) -> Condition:
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
-    """Return how many devices meet all conditions."""
+    """Return the number of devices that meet all conditions."""
     return count_of(session, "devices", conditions)
 
 
 def estimated_count(session: Session) -> int:
-    """Estimate the number of devices without counting them. Deleted devices make the estimate too high."""
+    """Return an estimate of the number of devices, without counting them.
+
+    The estimate is too high if devices were deleted.
+    """
     return int(session.scalar("SELECT coalesce(max(number), 0) FROM devices"))
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
-    """Return when the next registration expires unless it is updated."""
+    """Return the time at which the next registration expires unless it is updated, or ``None``."""
     instant: Instant | None = session.scalar("SELECT min(registration_expires_at) FROM devices WHERE registered = 1")
     return instant
 
 
 def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]:
-    """Return the registered devices whose registration was not updated in time."""
+    """Return the devices that are still marked as registered, but whose registration was not updated in time."""
     rows = session.rows(
         f"SELECT {DEVICE_COLUMNS} FROM devices WHERE registered = 1 AND registration_expires_at <= :now", now=now
     )
@@ -156,9 +162,9 @@ def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]
 
 
 def silent_since(session: Session, instant: Instant) -> list[str]:
-    """Return the ids of the devices whose last contact was before the instant."""
-    # Without an index, which every value from a device would have to update. This runs once an hour, and reads
-    # 100,000 devices in 15 ms.
+    """Return the ids of the devices whose last contact was before the given time."""
+    # This query uses no index, because every value from a device would have to update the index. The query runs once
+    # an hour, and reads 100,000 devices in 15 ms.
     rows = session.rows("SELECT device_id FROM devices WHERE last_contact_at < :instant", instant=instant)
     return [device_id for (device_id,) in rows]
 
@@ -176,11 +182,11 @@ _OBJECT = (
     f" {', '.join(f'r.{name}' for name in ResourceRow._fields)}"
     " FROM devices d LEFT JOIN resources r ON r.device_id = d.device_id AND d.revision <> :known"
     " WHERE d.device_id = :device_id"
-    # Without this, the order depends on the last update, and the encoded object changes with it.
+    # Without this order, the order of the resources would depend on the last update and change the encoded object.
     " ORDER BY r.path LIMIT :most"
 )
 NO_REVISION = -1
-"""The revision of no device."""
+"""A revision that no device has."""
 _PATH = _DEVICE_WIDTH + ResourceRow._fields.index("path")
 
 DeviceObject = tuple[DeviceRow, list[ResourceRow]]
@@ -189,9 +195,9 @@ DeviceObject = tuple[DeviceRow, list[ResourceRow]]
 def object_of(
     session: Session, device_id: str, *, most: int = NO_LIMIT, cached_revision: int = NO_REVISION
 ) -> DeviceObject | None:
-    """Return the device with this id and up to ``most`` of the resources it ever announced, by one statement.
+    """Return a device and up to ``most`` of the resources that it has ever announced, with one statement.
 
-    A device whose revision is still ``cached_revision`` is returned without its resources.
+    If the revision of the device is still ``cached_revision``, the result contains no resources.
     """
     rows = session.rows(_OBJECT, device_id=device_id, known=cached_revision, most=most)
     if not rows:

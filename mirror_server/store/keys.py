@@ -1,4 +1,4 @@
-"""Access keys: one key is one application. Only a hash of the secret is stored."""
+"""The statements for access keys. Each key identifies one application. Only a hash of the secret is stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirror_server.store.session import Session
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A stored access key; ``scopes`` are names joined by a space."""
+    """A stored access key. ``scopes`` contains the names of the scopes, separated by spaces."""
 
     key_id: str
     name: str
@@ -25,14 +25,17 @@ _COLUMNS = ", ".join(StoredKey.__slots__)
 
 @dataclass(frozen=True, slots=True)
 class FormerSecret:
-    """A previous secret of a renewed key, valid until an instant."""
+    """A previous secret of a renewed key. It is valid until ``ends_at``."""
 
     secret_hash: bytes
     ends_at: Instant
 
 
 def put(session: Session, key: StoredKey) -> None:
-    """Add a key. An existing key with this id gets the secret, loses its former ones, and is no longer revoked."""
+    """Store a key.
+
+    If a key with this id exists, its secret is replaced, its former secrets are deleted, and it is no longer revoked.
+    """
     _end_former(session, key.key_id)
     session.run(
         "INSERT INTO access_keys (key_id, name, secret_hash, scopes, created_at)"
@@ -44,7 +47,7 @@ def put(session: Session, key: StoredKey) -> None:
 
 
 def find(session: Session, key_id: str) -> StoredKey | None:
-    """Return the key with this id, revoked or not."""
+    """Return the key with this id, whether or not it is revoked."""
     row = session.row(f"SELECT {_COLUMNS} FROM access_keys WHERE key_id = :key_id", key_id=key_id)
     return StoredKey(*row) if row else None
 
@@ -64,7 +67,7 @@ def revoke(session: Session, key_id: str, at: Instant) -> bool:
 
 
 def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_at: Instant) -> None:
-    """Give a key a new secret. Its previous secrets are valid until ``ends_at``, or end earlier."""
+    """Replace the secret of a key. The previous secrets stay valid until ``ends_at``, or end earlier."""
     session.run(
         "INSERT INTO former_secrets (key_id, secret_hash, ends_at)"
         " SELECT key_id, secret_hash, :ends_at FROM access_keys WHERE key_id = :key_id",
@@ -85,7 +88,7 @@ def renew(session: Session, key_id: str, secret_hash: bytes, at: Instant, ends_a
 
 
 def former_secrets(session: Session, key_id: str, at: Instant) -> list[FormerSecret]:
-    """Return the previous secrets of a key that are still valid, the longest valid first."""
+    """Return the previous secrets of a key that are still valid. The secret that stays valid longest comes first."""
     rows = session.rows(
         "SELECT secret_hash, ends_at FROM former_secrets WHERE key_id = :key_id AND ends_at > :at"
         " ORDER BY ends_at DESC",

@@ -1,4 +1,7 @@
-"""Notification logs and webhooks. Each application has one log and at most one webhook. Source: wire.md 4."""
+"""The statements for notification logs and webhooks. Source: wire.md 4.
+
+Each application has one log and at most one webhook.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from mirror_server.core.timestamps import Instant
 from mirror_server.store.session import Session
 
 EVERY = "logs"
-"""The conflict key of work that appends to logs or moves positions. One key for all logs, because the work learns
-which logs it changes only when it runs.
+"""The conflict key of work that appends to logs or moves positions.
+
+All logs share one key, because such work determines which logs it changes only when it runs.
 """
 
 COUNT = (
@@ -22,12 +26,12 @@ COUNT = (
     " WHERE app_id = :app_id RETURNING last_seq, stored_bytes"
 )
 Entry = tuple[int, str, bytes, Instant]
-"""Number, kind, body and time of an entry."""
+"""The number, the kind, the body and the time of a log entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The state of a log: its last number, the plain poll's position, and whether a poll channel is open."""
+    """The state of a log: its last entry number, the position of the plain poll, and whether a poll channel is open."""
 
     last_seq: int
     position: int
@@ -36,31 +40,31 @@ class LogState:
     @property
     def waiting(self) -> int:
         """The number of entries after the position."""
-        # Each restore skips this many numbers. They have no entries, so they are not waiting.
+        # Each restore of a backup skips this many numbers. No entries have these numbers, so they are not counted.
         return (self.last_seq - self.position) % NUMBERS_LEFT_OUT
 
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The last number of a log, and its size in bytes."""
+    """The last entry number of a log, and the size of the log in bytes."""
 
     last_seq: int
     stored_bytes: int
 
 
 def create(session: Session, app_id: str) -> None:
-    """Create the log of an application, so that its notifications are stored from now on."""
+    """Create the log of an application. From now on its notifications are stored."""
     session.run("INSERT INTO logs (app_id) VALUES (:app_id) ON CONFLICT (app_id) DO NOTHING", app_id=app_id)
 
 
 def state(session: Session, app_id: str) -> LogState | None:
-    """Return the state of the log of an application."""
+    """Return the state of the log of an application, or ``None`` if it has no log."""
     row = session.row("SELECT last_seq, position, polled FROM logs WHERE app_id = :app_id", app_id=app_id)
     return LogState(*row) if row else None
 
 
 def applications(session: Session) -> list[str]:
-    """Return the applications that have a log."""
+    """Return the ids of the applications that have a log."""
     return [row[0] for row in session.rows("SELECT app_id FROM logs ORDER BY app_id")]
 
 
@@ -68,9 +72,9 @@ def applications(session: Session) -> list[str]:
 def append(
     session: Session, app_id: str, entries: Sequence[tuple[str, bytes]], *, kind: str, at: Instant, read_seq: int
 ) -> LogEnd | None:
-    """Append entries of one kind, each as device id and body. Return ``None`` if the application has no log.
+    """Append entries of one kind to a log. Each entry is a pair of a device id and a body.
 
-    ``read_seq`` is stored with them, see :func:`note_read`.
+    Return ``None`` if the application has no log. ``read_seq`` is stored with the entries; see :func:`note_read`.
     """
     row = session.row(COUNT, **counted(app_id, entries, read_seq))
     if row is None:
@@ -85,13 +89,14 @@ def append(
 
 
 def counted(app_id: str, entries: Sequence[tuple[str, bytes]], read_seq: int) -> dict[str, Any]:
-    """Return the parameters of :data:`COUNT` when entries are added."""
+    """Return the parameters of :data:`COUNT` for entries that are appended."""
     size = sum(len(body) for _, body in entries)
     return {"app_id": app_id, "count": len(entries), "size": size, "read_seq": read_seq}
 
 
-# One statement sees one state, so that the last number fits the entries. The LEFT JOIN returns it for an empty log
-# too. `before` is the size of the entries before one, so the entry that reaches the limit is included.
+# One statement sees one state of the database, so the last number matches the entries. The LEFT JOIN returns the
+# last number even if the log is empty. `before` is the size of all entries before an entry, so the entry that reaches
+# the limit is included.
 _READ = (
     "SELECT last_seq, n.seq, kind, body, logged_at FROM logs LEFT JOIN notifications n ON n.app_id = logs.app_id"
     " AND n.seq > :after AND n.seq <= (SELECT max(seq) FROM (SELECT seq, sum(size) OVER (ORDER BY seq) - size AS before"
@@ -102,26 +107,26 @@ _READ = (
 
 
 def read(session: Session, app_id: str, after: int, limit: int, most_bytes: int) -> tuple[int, list[Entry]]:
-    """Return the last number of a log, 0 without a log, and up to ``limit`` entries after a number.
+    """Return the last number of a log, and up to ``limit`` entries after the number ``after``.
 
-    The entry that reaches ``most_bytes`` is the last one.
+    The last number is 0 if the log does not exist. The entry that reaches ``most_bytes`` is the last entry.
     """
     rows = session.rows(_READ, app_id=app_id, after=after, limit=limit, most_bytes=most_bytes)
     return (rows[0][0] if rows else 0), [(*entry,) for _, *entry in rows if entry[0] is not None]
 
 
 def set_position(session: Session, app_id: str, position: int) -> None:
-    """Move the plain poll's position."""
+    """Set the position of the plain poll."""
     session.run("UPDATE logs SET position = :position WHERE app_id = :app_id", app_id=app_id, position=position)
 
 
 def note_read(session: Session, app_id: str, seq: int) -> None:
-    """Record that a reader with its own position received the entries up to this number."""
+    """Record that a reader with its own position has received the entries up to this number."""
     session.run("UPDATE logs SET read_seq = :seq WHERE app_id = :app_id AND read_seq < :seq", app_id=app_id, seq=seq)
 
 
 def skip_read(session: Session, app_id: str) -> None:
-    """Move the position of the server's channels past the entries that readers with their own positions received."""
+    """Move the position of the server's channels past the entries that readers with own positions have received."""
     session.run(
         "UPDATE logs SET position = read_seq WHERE app_id = :app_id AND position < read_seq",
         app_id=app_id,
@@ -129,10 +134,10 @@ def skip_read(session: Session, app_id: str) -> None:
 
 
 def skip_lost_numbers(session: Session) -> None:
-    """Skip all entry numbers that readers may know, after a backup was restored.
+    """Skip all entry numbers that readers may have seen, after a backup was restored.
 
-    Readers that had read beyond the backup then get a gap, instead of missing entries that get those numbers again. The
-    server's own channels that were at the end move along.
+    Readers that had read beyond the backup then notice a gap. Otherwise they would miss the new entries that reuse
+    those numbers. If the position of a channel of the server was at the end of the log, it stays at the end.
     """
     session.run(
         "UPDATE logs SET last_seq = last_seq + :lost,"
@@ -143,13 +148,13 @@ def skip_lost_numbers(session: Session) -> None:
 
 
 def set_polled(session: Session, app_id: str, *, polled: bool) -> None:
-    """Open or delete the poll channel."""
+    """Store whether the poll channel is open."""
     session.run("UPDATE logs SET polled = :polled WHERE app_id = :app_id", app_id=app_id, polled=int(polled))
 
 
 def drop_older(session: Session, older_than: Instant) -> None:
-    """Delete the entries of all logs that were logged before the instant."""
-    # Only the first entry of each log is read, which the primary key finds.
+    """Delete the entries of all logs that were logged before ``older_than``."""
+    # Only the first entry of each log is read, which is found by the primary key.
     with_older = session.rows(
         "SELECT app_id FROM logs WHERE :older_than > (SELECT logged_at FROM notifications"
         " WHERE notifications.app_id = logs.app_id ORDER BY seq LIMIT 1) ORDER BY app_id",
@@ -177,7 +182,7 @@ def drop_bytes(session: Session, app_id: str, surplus_bytes: int) -> None:
 
 
 def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
-    # Before the entries are deleted, because this sums their sizes.
+    # Before the entries are deleted, because this statement sums their sizes.
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications"
         " WHERE app_id = :app_id AND seq <= :seq) WHERE app_id = :app_id",
@@ -189,7 +194,7 @@ def _delete_up_to(session: Session, app_id: str, seq: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WebhookRow:
-    """A webhook: its registration as JSON, and the state of its delivery."""
+    """A webhook, with its registration as JSON and the state of its delivery."""
 
     registration: str
     registered_at: Instant
@@ -204,18 +209,18 @@ _WEBHOOK_COLUMNS = ", ".join(WebhookRow.__slots__)
 
 
 def webhook(session: Session, app_id: str) -> WebhookRow | None:
-    """Return the webhook of an application."""
+    """Return the webhook of an application, or ``None`` if it has no webhook."""
     row = session.row(f"SELECT {_WEBHOOK_COLUMNS} FROM callbacks WHERE app_id = :app_id", app_id=app_id)
     return WebhookRow(*row) if row else None
 
 
 def with_webhook(session: Session) -> list[str]:
-    """Return the applications that have a webhook."""
+    """Return the ids of the applications that have a webhook."""
     return [row[0] for row in session.rows("SELECT app_id FROM callbacks ORDER BY app_id")]
 
 
 def put_webhook(session: Session, app_id: str, registration: str, at: Instant) -> None:
-    """Register a webhook in place of the previous one, and reset its delivery state."""
+    """Register a webhook, which replaces the previous one, and reset its delivery state."""
     session.run(
         "INSERT INTO callbacks (app_id, registration, registered_at) VALUES (:app_id, :registration, :at)"
         " ON CONFLICT (app_id) DO UPDATE SET registration = excluded.registration,"
@@ -228,7 +233,7 @@ def put_webhook(session: Session, app_id: str, registration: str, at: Instant) -
 
 
 def delete_webhook(session: Session, app_id: str) -> bool:
-    """Delete a webhook. Return false if there is none."""
+    """Delete the webhook of an application. Return false if the application has no webhook."""
     return session.run("DELETE FROM callbacks WHERE app_id = :app_id", app_id=app_id) == 1
 
 
@@ -245,7 +250,7 @@ def webhook_succeeded(session: Session, app_id: str, at: Instant) -> None:
 def webhook_failed(
     session: Session, app_id: str, *, failures: int, error: str, at: Instant, next_attempt_at: Instant
 ) -> None:
-    """Record a failed delivery, and when it is retried."""
+    """Record a failed delivery, and the time of the next attempt."""
     session.run(
         "UPDATE callbacks SET failures = :failures, last_error = :error, next_attempt_at = :next_attempt_at,"
         " failing_since = coalesce(failing_since, :at) WHERE app_id = :app_id",

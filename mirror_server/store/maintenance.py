@@ -1,4 +1,4 @@
-"""Maintenance of a database: erase a device, end an application, check consistency."""
+"""Maintenance of a database: erasing a device, ending an application, and checking consistency."""
 
 from __future__ import annotations
 
@@ -13,18 +13,24 @@ from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
 from mirror_server.store.session import CLOCK, MANUAL_CLOCK, Session
 
 _REVISION_EPOCH: Instant = 1_767_225_600_000
-"""2026-01-01. With this epoch, revisions stay exact integers in every JSON parser for 4000 years."""
+"""2026-01-01, in milliseconds since 1970.
+
+With this epoch, JSON parsers read revisions as exact integers for 4000 years.
+"""
 _MAX_CHANGES_PER_MILLISECOND = 64
-"""More changes than any mirror stores."""
+"""A number of changes per millisecond that no mirror exceeds."""
 _MAX_LOST_CHANGES = 2**32
-"""More changes than were ever made after one backup. JSON integers are exact for 2 million times as many."""
+"""A number of changes that no mirror makes after one backup.
+
+JSON integers are exact up to 2 million times this number.
+"""
 
 _OF_AN_APPLICATION = ("callbacks", "presubscriptions", "subscriptions", "notifications", "logs")
 _OF_A_DEVICE = ("notifications", "commands", "subscriptions", "resources", "devices")
 
 
 def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) -> dict[str, int]:
-    """Delete all data of a device, including notifications and rules that name it.
+    """Delete all data of a device, including the notifications and rules that name it.
 
     Returns:
         The number of deleted rows by table, of deleted rules, and of rows that extensions deleted.
@@ -36,9 +42,9 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
         if storage.erase is not None:
             rows |= storage.erase(session, device_id, name)
     if name is not None:
-        # Invalidates cached copies of its object.
+        # This invalidates the cached copies of the device object.
         session.note_change([device_id])
-    # Before the entries are deleted, because this sums their sizes.
+    # Before the entries are deleted, because this statement sums their sizes.
     session.run(
         "UPDATE logs SET stored_bytes = stored_bytes - (SELECT coalesce(sum(length(body)), 0) FROM notifications n"
         " WHERE n.app_id = logs.app_id AND n.device_id = :device_id)",
@@ -52,8 +58,11 @@ def erase_device(session: Session, device_id: str, storages: Iterable[Storage]) 
 
 
 def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
-    """Delete the presubscription rules of all applications for this device alone. Return their number."""
-    # A rule with a prefix that matches other devices too does not name this device.
+    """Delete the presubscription rules of all applications that match only this device.
+
+    Return the number of these rules.
+    """
+    # A rule with a prefix that also matches other devices does not name this device, so it stays.
     names = {device_id, f"{device_id}*", name or device_id}
     erased = 0
     for app_id, text in subscriptions.all_rules(session).items():
@@ -68,25 +77,28 @@ def _erase_rules(session: Session, device_id: str, name: str | None) -> int:
 def initialize_revisions(session: Session, at: Instant) -> None:
     """Start the change counter of a new database above the counters of all older databases.
 
-    So a client that has a table of an older mirror, with the same address and device names, reads it again completely.
+    A client may have cached a table of an older mirror that had the same address and device names. With the higher
+    numbers, all devices count as changed, and the client reads the complete table again.
     """
     first = max(at - _REVISION_EPOCH, 0) * _MAX_CHANGES_PER_MILLISECOND
     session.run("UPDATE revisions SET last_revision = :first WHERE last_revision = 0", first=first)
 
 
 def current_instant(session: Session) -> Instant:
-    """Return the current instant for a command, which has no clock: the time of the last server on the database.
+    """Return the current time by the clock of the last server on the database.
 
-    The times in the database are by that clock, so the time of the system is wrong for a server with a manual clock.
+    Used by commands, which have no clock. The timestamps in the database come from that clock, so the system time
+    would be wrong if the server used a manual clock.
     """
     manual = session.setting(MANUAL_CLOCK) if session.setting(CLOCK) == "manual" else None
     return wall_time() if manual is None else int(manual)
 
 
 def skip_lost_numbers(session: Session) -> None:
-    """Skip all numbers that clients may know, after a database was restored to an earlier state.
+    """Skip all numbers that clients may have seen, after a database was restored to an earlier state.
 
-    Otherwise new changes would get the numbers of lost ones, and clients that read those would skip the new ones.
+    Otherwise new changes would get the numbers of lost changes, and clients that have read the lost changes would skip
+    the new ones.
     """
     session.run("UPDATE revisions SET last_revision = last_revision + :lost", lost=_MAX_LOST_CHANGES)
     # All devices count as changed, so that clients reload their tables completely.
@@ -97,7 +109,7 @@ def skip_lost_numbers(session: Session) -> None:
 def end_application(session: Session, app_id: str, storages: Iterable[Storage]) -> None:
     """Delete the channels, rules and subscriptions of an application whose key is revoked.
 
-    Its device requests are still carried out, but their responses are discarded.
+    The server still delivers its device requests, but discards their responses.
     """
     device_ids = session.rows("SELECT DISTINCT device_id FROM subscriptions WHERE app_id = :app_id", app_id=app_id)
     for storage in storages:
@@ -139,22 +151,25 @@ _VIOLATIONS = {
 
 
 def violations(session: Session, storages: Iterable[Storage]) -> Iterator[Violation]:
-    """Yield the inconsistencies of the database, with the affected rows."""
+    """Yield the inconsistencies of the database, with examples of the affected rows."""
     for statements in (_VIOLATIONS, *(storage.violations for storage in storages)):
         yield from found_in(session, statements)
 
 
 def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violation]:
-    """Run a statement for each kind of violation, which returns a row per occurrence, and yield those with rows."""
+    """Run the statement for each kind of violation, and yield the kinds that occur.
+
+    Each statement returns one row per occurrence.
+    """
     for kind, statement in statements.items():
-        # The window function counts all rows, also those after the limit.
+        # The window function counts all rows, including the rows after the limit.
         limited = f"SELECT found.*, count(*) OVER () FROM ({statement}) AS found LIMIT {MOST_EXAMPLES}"
         if rows := session.rows(limited):
             yield Violation(kind, rows[0][1], [where for where, _ in rows])
 
 
 def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
-    """Return the instant of the newest stored event, or ``None`` if there is none."""
+    """Return the time of the newest stored event, or ``None`` if there is no event."""
     instant: Instant | None = session.scalar(
         "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
         " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"

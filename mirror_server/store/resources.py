@@ -1,4 +1,7 @@
-"""The resources of devices, reported and desired: the mirror itself. Source: specification 2."""
+"""The statements for the reported and desired values of resources, which are the mirror itself.
+
+Source: specification 2.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,16 @@ DESIRED_COLUMNS = (
 
 
 class ResourceRow(NamedTuple):
-    """A resource of a device object; its fields are columns of the table.
+    """A row of a resource in a device object. The fields have the names of the columns in the table.
 
     :data:`mirror_sdk.wire.snapshot.COLUMNS` describes how the members of the interface are serialized. Only the
-    application ``desired_app_id`` may get ``desired_category``.
+    application ``desired_app_id`` may receive ``desired_category``.
 
     ``reported_revision`` and ``desired_revision`` are the numbers of the last changes of the reported and the desired
-    part. In the state at an earlier instant, ``desired_revision`` is ``None`` for a write that was pending at that
-    instant. ``subscribed`` is ``None`` there, because the history does not contain it.
+    part. In the state at a time in the past, ``desired_revision`` is ``None`` for a write that was pending at that
+    time. ``subscribed`` is ``None`` in such a state, because the history does not contain it.
 
-    ``acknowledged_at`` and ``acknowledged_by`` are set when a
-    failed write was acknowledged.
+    ``acknowledged_at`` and ``acknowledged_by`` are set if a failed write was acknowledged.
     """
 
     path: str
@@ -58,9 +60,9 @@ RESOURCE_COLUMNS = ", ".join(ResourceRow._fields)
 
 
 class ReceivedValue(NamedTuple):
-    """A value that was received from a device, and its origin.
+    """A value that was received from a device, with its origin.
 
-    ``changed_at`` is the time in its observation event, or ``None`` for a value that was read.
+    ``changed_at`` is the time in the observation event of the value, or ``None`` for a value that was read.
     """
 
     value: bytes
@@ -78,10 +80,10 @@ REPORT = (
     " reported_expires_at = ?, reported_revision = ?, changed_at = COALESCE(?, changed_at)"
     " WHERE device_id = ? AND path = ?"
 )
-"""Updates one resource. The parameters have the order of :func:`_row_of`.
+"""The statement that stores the reported value of one resource. The parameters have the order of :func:`_row_of`.
 
-:func:`report` may run this twice for a value, and skips a value that a later one of the same call replaces. So the
-statement must not increment a column of the row.
+:func:`report` may run the statement twice for a value. It skips a value that a later value of the same call replaces.
+Therefore the statement must not increment a column of the row.
 
 The extension postgresql rewrites the statement for many rows (``store/statements.py``). It determines the type of each
 parameter from the column before it, and adds the revision counter to every column whose name ends in ``revision``.
@@ -106,9 +108,9 @@ class StoredValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedResource:
-    """A resource as a device announces it when it registers.
+    """A resource as a device announces it during a registration.
 
-    ``auto_observed`` is true if the device sends changes without a subscription.
+    ``auto_observed`` is whether the device sends changes of the resource without a subscription.
     """
 
     path: str
@@ -119,7 +121,7 @@ class AnnouncedResource:
 
 
 NO_LIMIT = 2**31 - 1
-"""More resources than any device has."""
+"""A number of resources that no device exceeds."""
 
 
 def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
@@ -133,7 +135,7 @@ def find(session: Session, device_id: str, path: str) -> ResourceRow | None:
 
 
 def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list[AnnouncedResource]:
-    """Return up to ``most`` of the resources that the device has now."""
+    """Return up to ``most`` of the resources that the device currently has."""
     rows = session.rows(
         "SELECT path, resource_type, content_type, observable, auto_observed FROM resources"
         " WHERE device_id = :device_id AND present = 1 LIMIT :most",
@@ -144,9 +146,12 @@ def announced(session: Session, device_id: str, *, most: int = NO_LIMIT) -> list
 
 
 def announce(session: Session, device_id: str, announced_now: Iterable[AnnouncedResource]) -> None:
-    """Store the resources that a device announced. New ones are added, and none is ever removed."""
+    """Store the resources that a device announced.
+
+    New resources are added. Resources that the device no longer announces are marked as absent and never deleted.
+    """
     rows = [
-        # An auto-observed resource can be subscribed to, even if the device does not declare it observable.
+        # An auto-observed resource can be subscribed to even if the device does not declare it as observable.
         (device_id, r.path, r.resource_type, r.content_type, int(r.observable or r.auto_observed), int(r.auto_observed))
         for r in announced_now
     ]
@@ -163,8 +168,8 @@ def announce(session: Session, device_id: str, announced_now: Iterable[Announced
 
 
 def has_instance(session: Session, device_id: str, path: str) -> bool:
-    """Whether the device has ever announced a resource of this object instance."""
-    # "0" is the character after "/", so this range contains all paths below the instance, and the primary key finds it.
+    """Return whether the device has ever announced a resource of this object instance."""
+    # "0" is the character after "/". So this range contains all paths below the instance, and uses the primary key.
     return bool(
         session.scalar(
             "SELECT 1 FROM resources WHERE device_id = :device_id AND path > :first AND path < :last LIMIT 1",
@@ -176,7 +181,7 @@ def has_instance(session: Session, device_id: str, path: str) -> bool:
 
 
 def stored_value(session: Session, device_id: str, path: str) -> StoredValue:
-    """Return the stored value of a resource, with ``None`` in all fields if there is none."""
+    """Return the stored value of a resource. All fields are ``None`` if the resource has no value."""
     row = session.row(
         "SELECT reported_value, reported_content_type, reported_origin, reported_at, reported_expires_at, changed_at"
         " FROM resources WHERE device_id = :device_id AND path = :path",
@@ -187,15 +192,15 @@ def stored_value(session: Session, device_id: str, path: str) -> StoredValue:
 
 
 def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Instant | None = None) -> int:
-    """Store values that were received from devices. Only the last of several values of one resource is written.
+    """Store values that were received from devices. Of several values of one resource, only the last one is written.
 
     Args:
-        session: The transaction.
+        session: The current transaction.
         values: The values, in the order in which they were received.
-        contact_at: The time of the contact with the devices, unless the caller records it.
+        contact_at: The time of the contact with the devices. Omit it if the caller records the contact.
 
     Returns:
-        The revision of the first value; each of the others has the next one.
+        The revision of the first value. The other values have the following revisions.
     """
     device_ids = [value.device_id for value in values]
     last = {(value.device_id, value.path): index for index, value in enumerate(values)}
@@ -205,7 +210,7 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
 
     first, stored = session.note_change_with(device_ids, REPORT, rows, contact_at=contact_at)
     # A device may send a value of a resource that it never announced. The update does not report which rows were
-    # missing, so it runs again for all.
+    # missing, so the update runs again for all values.
     if stored < len(last):
         session.run_many(
             "INSERT INTO resources (device_id, path, present, resource_type, content_type, observable)"
@@ -217,7 +222,7 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
 
 
 def desired_of(row: Row) -> DesiredState | None:
-    """Return the desired value in a row of :data:`DESIRED_COLUMNS`, or ``None`` if it has none."""
+    """Return the desired value in a row of :data:`DESIRED_COLUMNS`, or ``None`` if the row has no desired value."""
     command_id, app_id, value, content_type, status, *rest = row
     return (
         None if status is None else DesiredState(command_id, app_id, value, content_type, DesiredStatus(status), *rest)
@@ -225,7 +230,7 @@ def desired_of(row: Row) -> DesiredState | None:
 
 
 def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
-    """Return the last desired value of a resource."""
+    """Return the last desired value of a resource, or ``None`` if the resource has none."""
     row = session.row(
         f"SELECT {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -235,7 +240,7 @@ def desired(session: Session, device_id: str, path: str) -> DesiredState | None:
 
 
 def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[str, DesiredState]]:
-    """Return the paths and desired values that a command set and no later command replaced."""
+    """Return the paths and desired values that a command set and that no later command has replaced."""
     rows = session.rows(
         f"SELECT path, {DESIRED_COLUMNS} FROM resources WHERE device_id = :device_id"
         " AND desired_command_id = :command_id",
@@ -246,7 +251,7 @@ def desired_by(session: Session, device_id: str, command_id: int) -> list[tuple[
 
 
 class DesiredUpdate(NamedTuple):
-    """A desired value of a resource."""
+    """A new desired value of a resource."""
 
     device_id: str
     path: str
@@ -258,19 +263,22 @@ DESIRE = (
     " desired_status = ?, desired_at = ?, requested_at = ?, desired_updated_at = ?, desired_category = ?,"
     " desired_revision = ?, acknowledged_at = NULL, acknowledged_by = NULL WHERE device_id = ? AND path = ?"
 )
-"""Updates one resource; the parameters have the order of :func:`_row_of_desired`. See also :data:`REPORT`."""
+"""The statement that stores the desired value of one resource.
+
+The parameters have the order of :func:`_row_of_desired`. See also :data:`REPORT`.
+"""
 
 
 def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at: Instant | None = None) -> int:
-    """Store desired values, each of another resource. At least one is needed.
+    """Store desired values of different resources. At least one value is needed.
 
     Args:
-        session: The transaction.
-        values: The values.
-        contact_at: The time of a contact with their devices, if there was one.
+        session: The current transaction.
+        values: The desired values.
+        contact_at: The time of a contact with the devices, if there was a contact.
 
     Returns:
-        The revision of the first value; each of the others has the next one.
+        The revision of the first value. The other values have the following revisions.
     """
 
     def rows(first: int) -> list[Row]:

@@ -1,6 +1,6 @@
-"""The schema of a database: a branch of migrations for the core, and one for each extension with tables.
+"""The schema of a database: a branch of migrations for the core, and a branch for each extension that has tables.
 
-Each branch has its own version in the database, so that an extension can be added, left out and added again.
+The database stores the version of each branch separately, so that an extension can be added, left out and added again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 from mirror_server.store.backend import DatabaseError
 
 TABLE = "mirror_schema"
-"""The table with the version of each branch."""
+"""The name of the table that contains the version of each branch."""
 
 VERSIONS = f"SELECT branch, version FROM {TABLE}"
 
 UPGRADE_SECONDS = 60
-"""The time for which a process waits for another one that upgrades the schema."""
+"""The time in seconds for which a process waits for another process that is upgrading the schema."""
 
 
 class Branch(NamedTuple):
-    """A sequence of migrations, of the core or of an extension.
+    """A sequence of migrations of the core or of an extension.
 
-    A migration is a file with SQLite statements. Its name is the version of the schema that it creates: ``0001.sql``,
-    ``0002.sql``. The extension for another kind of database translates the statements.
+    A migration is a file with SQLite statements. The name of the file is the version of the schema that it creates:
+    ``0001.sql``, ``0002.sql``. The extension for another kind of database translates the statements.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Branch(NamedTuple):
 
     @property
     def migrations(self) -> list[Path]:
-        """The migrations, in the order in which they are applied."""
+        """The files of the migrations, in the order in which they are applied."""
         return sorted(self.folder.glob("[0-9]*.sql"))
 
     @property
     def newest(self) -> str:
-        """The newest version that this program knows."""
+        """The newest version that this program supports."""
         return self.migrations[-1].stem
 
 
@@ -45,20 +45,20 @@ CORE = Branch("core", Path(__file__).parent / "migrations")
 
 
 def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) -> list[Branch]:
-    """Return the branches that are missing in a database, or have an older version there.
+    """Return the branches that do not exist in a database or have an older version there.
 
     Args:
-        name: The database, for an error message.
+        name: The name of the database, for an error message.
         branches: The branches that this program needs.
         found: The versions in the database, by the name of the branch.
 
     Raises:
-        DatabaseError: The database has a newer version of a branch.
+        DatabaseError: A branch has a newer version in the database.
     """
     old = []
     for branch in branches:
         version, newest = found.get(branch.name, ""), branch.newest
-        # Versions have four digits, so their texts have the order of the numbers.
+        # Versions have four digits, so comparing them as strings compares the numbers.
         if version > newest:
             schema = "its schema" if branch.name == "core" else f"its schema of {branch.name}"
             raise DatabaseError(
@@ -71,10 +71,10 @@ def outdated(name: str, branches: Iterable[Branch], found: Mapping[str, str]) ->
 
 
 def upgrade(run: Callable[[str], object], branches: Iterable[Branch], found: Mapping[str, str]) -> None:
-    """Apply, in order, the migrations that are missing in a database. The caller holds the transaction.
+    """Apply the migrations that are missing in a database, in order. The caller has opened the transaction.
 
     Args:
-        run: Executes a script of SQLite statements.
+        run: A function that executes a script of SQLite statements.
         branches: The branches to upgrade to their newest versions.
         found: The versions in the database, by the name of the branch.
     """

@@ -22,7 +22,10 @@ _UNSUBSCRIBED = (
     "NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.device_id = r.device_id AND s.path = r.path"
     " AND s.state IN ('pending', 'active'))"
 )
-"""No subscription needs an observation of the resource ``r``. Rejected and ended subscriptions do not need one."""
+"""The SQL condition that no subscription needs an observation of the resource ``r``.
+
+Rejected and ended subscriptions do not need an observation.
+"""
 
 TO_OBSERVE = (
     "SELECT path, min(position) AS position FROM (SELECT path, position FROM subscriptions WHERE device_id = :device_id"
@@ -31,10 +34,13 @@ TO_OBSERVE = (
     # The device may have stopped to observe it.
     " WHERE s.device_id = :device_id AND s.state = 'active' AND r.observing = 0) AS needed GROUP BY path"
 )
-"""The resources of a device that need a subscribe command, with the position of their rule, which gives the order."""
+"""The SQL query for the resources of a device that need a subscribe command, with the position of their rule.
+
+The position determines the order of the commands.
+"""
 
 TO_CANCEL = f"SELECT path FROM resources r WHERE device_id = :device_id AND observing = 1 AND {_UNSUBSCRIBED}"
-"""The resources that a device still observes without a subscription."""
+"""The SQL query for the resources that a device still observes without a subscription."""
 
 SUBSCRIBERS = (
     "WITH requested (device_id, path) AS ({})"
@@ -44,21 +50,27 @@ SUBSCRIBERS = (
     " LEFT JOIN subscriptions s ON s.device_id = requested.device_id AND s.path = requested.path"
     " AND r.subscribed = 1 AND s.state <> 'ended'"
 )
-"""The applications subscribed to resources, one per row. The placeholder stands for the resources."""
+"""The SQL query for the applications that are subscribed to resources, one per row.
+
+The placeholder stands for the resources.
+"""
 
 PRESUBSCRIBE = (
     "INSERT INTO subscriptions (device_id, path, app_id, single, state, position) {}"
     " ON CONFLICT (device_id, path, app_id) DO UPDATE SET single = 0, state = 'pending', ended_at = NULL,"
     " position = excluded.position WHERE subscriptions.state = 'ended'"
 )
-"""Inserts subscriptions to resources that rules match. The placeholder stands for the values."""
+"""The statement that inserts subscriptions to resources that match rules. The placeholder stands for the values."""
 
 RETRY_REJECTED = (
     "UPDATE subscriptions SET state = 'pending' WHERE state = 'rejected' AND EXISTS (SELECT 1 FROM resources r"
     " WHERE r.device_id = subscriptions.device_id AND r.path = subscriptions.path"
     " AND present = 1 AND observable = 1)"
 )
-"""Makes rejected subscriptions pending again if the device has the resource. Append a condition for the devices."""
+"""The statement that makes rejected subscriptions pending again if the device has the resource.
+
+Append a condition that selects the devices.
+"""
 
 
 def rules(session: Session, app_id: str) -> str | None:
@@ -68,12 +80,12 @@ def rules(session: Session, app_id: str) -> str | None:
 
 
 def all_rules(session: Session) -> dict[str, str]:
-    """Return the rules of all applications, by application."""
+    """Return the rules of all applications, by the id of the application."""
     return dict(session.rows("SELECT app_id, rules FROM presubscriptions"))
 
 
 def put_rules(session: Session, app_id: str, text: str) -> None:
-    """Replace the rules of an application; an empty list removes them."""
+    """Replace the rules of an application. An empty list removes the rules."""
     if text == "[]":
         session.run("DELETE FROM presubscriptions WHERE app_id = :app_id", app_id=app_id)
         return
@@ -86,12 +98,12 @@ def put_rules(session: Session, app_id: str, text: str) -> None:
 
 
 def add_presubscribed(session: Session, app_id: str, device_id: str, positions: Mapping[str, int]) -> None:
-    """Subscribe an application to resources of a device, where it has no subscription or one that ended.
+    """Subscribe an application to resources of a device if it has no subscription to them or an ended one.
 
     Args:
-        session: The transaction.
-        app_id: The application.
-        device_id: The device.
+        session: The current transaction.
+        app_id: The id of the application.
+        device_id: The id of the device.
         positions: The position of the first matching rule, by path. Subscribe commands are sent in this order.
     """
     session.run_many(
@@ -101,12 +113,12 @@ def add_presubscribed(session: Session, app_id: str, device_id: str, positions: 
 
 
 def retry_rejected(session: Session, device_id: str) -> None:
-    """Make the rejected subscriptions of a device pending again, if it has the resources."""
+    """Make the rejected subscriptions to a device pending again if the device has the resources."""
     session.run(f"{RETRY_REJECTED} AND device_id = :device_id", device_id=device_id)
 
 
 def put_single(session: Session, app_id: str, device_id: str, path: str) -> None:
-    """Subscribe an application to one resource; a rejected or ended subscription becomes pending again."""
+    """Subscribe an application to one resource. A rejected or ended subscription becomes pending again."""
     session.run(
         "INSERT INTO subscriptions (device_id, path, app_id, single, state)"
         " VALUES (:device_id, :path, :app_id, 1, 'pending')"
@@ -119,7 +131,7 @@ def put_single(session: Session, app_id: str, device_id: str, path: str) -> None
 
 
 def paths(session: Session, app_id: str, device_id: str) -> list[str]:
-    """Return the resources of a device that an application is subscribed to."""
+    """Return the paths of the resources of a device to which an application is subscribed."""
     rows = session.rows(
         "SELECT path FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id AND state <> 'ended'"
         " ORDER BY path",
@@ -130,7 +142,10 @@ def paths(session: Session, app_id: str, device_id: str) -> list[str]:
 
 
 def state(session: Session, app_id: str, device_id: str, path: str) -> str | None:
-    """Return the state of a subscription; ``active`` also while the device observes for another application."""
+    """Return the state of a subscription, or ``None`` if there is none.
+
+    The state is also ``active`` if the device observes the resource for another application.
+    """
     word: str | None = session.scalar(
         "SELECT CASE WHEN s.state <> 'ended' AND r.subscribed = 1 THEN 'active' ELSE s.state END FROM subscriptions s"
         " LEFT JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"
@@ -143,7 +158,7 @@ def state(session: Session, app_id: str, device_id: str, path: str) -> str | Non
 
 
 def delete(session: Session, app_id: str, device_id: str, path: str | None) -> None:
-    """End an application's subscription of one resource, or of all resources of the device if ``path`` is ``None``."""
+    """End the subscription of an application to one resource of a device, or to all its resources without a path."""
     session.run(
         "DELETE FROM subscriptions WHERE device_id = :device_id AND app_id = :app_id"
         + ("" if path is None else " AND path = :path"),
@@ -154,7 +169,10 @@ def delete(session: Session, app_id: str, device_id: str, path: str | None) -> N
 
 
 def reset_device(session: Session, device_id: str) -> None:
-    """End all subscriptions of a device after a full registration or its end: it observes nothing any more."""
+    """End all subscriptions to a device after a full registration or the end of its registration.
+
+    The device no longer observes any resource.
+    """
     session.run("DELETE FROM subscriptions WHERE device_id = :device_id AND single = 0", device_id=device_id)
     session.run("UPDATE subscriptions SET state = 'ended' WHERE device_id = :device_id", device_id=device_id)
     session.run("UPDATE resources SET observing = 0, subscribed = 0 WHERE device_id = :device_id", device_id=device_id)
@@ -162,7 +180,7 @@ def reset_device(session: Session, device_id: str) -> None:
 
 
 def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[str]]:
-    """Return the ended single subscriptions of a device by application, each only once."""
+    """Return the ended single subscriptions to a device, by application. Each subscription is returned only once."""
     rows = session.rows(
         "UPDATE subscriptions SET ended_at = :at WHERE device_id = :device_id AND state = 'ended' AND ended_at IS NULL"
         " RETURNING app_id, path",
@@ -170,14 +188,14 @@ def note_ended(session: Session, device_id: str, at: Instant) -> dict[str, list[
         at=at,
     )
     found: dict[str, list[str]] = {}
-    # Sorted, because RETURNING has no order.
+    # The rows are sorted, because RETURNING has no order.
     for app_id, path in sorted(rows):
         found.setdefault(app_id, []).append(path)
     return found
 
 
 def clear_ended(session: Session, device_id: str) -> None:
-    """Mark the resources of a device without remaining subscriptions as not subscribed."""
+    """Mark the resources of a device that have no remaining subscription as not subscribed."""
     session.run(
         f"UPDATE resources AS r SET subscribed = 0 WHERE device_id = :device_id AND subscribed = 1 AND {_UNSUBSCRIBED}",
         device_id=device_id,
@@ -186,7 +204,7 @@ def clear_ended(session: Session, device_id: str) -> None:
 
 
 def devices_with_work(session: Session) -> list[str]:
-    """Return the devices with observations to start or to cancel."""
+    """Return the ids of the devices that have observations to start or to cancel."""
     # An index has the resources that are subscribed and not observed, or observed and not subscribed.
     rows = session.rows(
         "SELECT device_id FROM subscriptions WHERE state = 'pending'"
@@ -196,9 +214,9 @@ def devices_with_work(session: Session) -> list[str]:
 
 
 def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[str]:
-    """Store that a device accepted a subscribe command. Return the applications that waited for it.
+    """Store that a device accepted a subscribe command. Return the applications that waited for the command.
 
-    The device observes the resource now for all applications, including those with a rejected subscription.
+    The device now observes the resource for all applications, including applications with a rejected subscription.
     """
     rows = session.rows(
         "UPDATE subscriptions SET state = 'active'"
@@ -221,9 +239,9 @@ def accepted(session: Session, device_id: str, path: str, at: Instant) -> list[s
 
 
 def rejected(session: Session, device_id: str, path: str) -> None:
-    """Store that a device rejected a subscribe command; see :func:`retry_rejected`.
+    """Store that a device rejected a subscribe command. See :func:`retry_rejected`.
 
-    An observation for other applications continues.
+    If the device observes the resource for other applications, the observation continues.
     """
     changed = session.run(
         "UPDATE subscriptions SET state = 'rejected' WHERE device_id = :device_id AND path = :path"
@@ -237,7 +255,10 @@ def rejected(session: Session, device_id: str, path: str) -> None:
 
 
 def forgotten(session: Session, device_id: str, path: str) -> None:
-    """Store that a device may not observe a resource any more. If it should, the subscribe command is sent again."""
+    """Store that a device may have stopped observing a resource.
+
+    If the resource has a subscription, the subscribe command is sent again.
+    """
     session.run(
         "UPDATE resources SET observing = 0 WHERE device_id = :device_id AND path = :path",
         device_id=device_id,
@@ -246,15 +267,15 @@ def forgotten(session: Session, device_id: str, path: str) -> None:
 
 
 def observation_ended(session: Session, device_id: str, path: str) -> None:
-    """Store that a device ended an observation by itself, which counts as a rejected subscribe command."""
+    """Store that a device ended an observation on its own initiative. This counts as a rejected subscribe command."""
     forgotten(session, device_id, path)
     rejected(session, device_id, path)
 
 
 def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mapping[tuple[str, str], Subscribers]:
-    """Return the subscribers of resources, by device id and path, without those of unknown devices.
+    """Return the subscribers of resources, by device id and path. Resources of unknown devices are left out.
 
-    The result may include other resources that are cached.
+    The result may include other resources that are in the cache.
     """
     cached = session.subscribers.as_of(session.subscribers_version())
     missing = [resource for resource in dict.fromkeys(resources) if resource not in cached]
@@ -269,16 +290,17 @@ def subscribers(session: Session, resources: Iterable[tuple[str, str]]) -> Mappi
 
 @singledispatch
 def subscriber_rows(session: Session, resources: Sequence[tuple[str, str]]) -> Iterator[list[Row]]:
-    """Yield the rows of :data:`SUBSCRIBERS` for resources, each as device id and path."""
+    """Yield the rows of :data:`SUBSCRIBERS` for resources. Each resource is a pair of a device id and a path."""
     for batch in batches(resources):
-        # Padded to few sizes, because each is a separate prepared statement. Nothing equals the NULLs.
+        # The batch is padded to one of a few sizes, because each size needs a separate prepared statement. The NULLs
+        # match nothing.
         size = 1 << (len(batch) - 1).bit_length()
         values = [*chain.from_iterable(batch), *[None] * (2 * (size - len(batch)))]
         yield session.rows_of(SUBSCRIBERS.format(f"VALUES {', '.join(['(?, ?)'] * size)}"), values)
 
 
 def subscribed_applications(session: Session, device_id: str, path: str) -> list[str]:
-    """Return the applications that get the observation events of a resource while the device observes it."""
+    """Return the applications that receive the observation events of a resource while the device observes it."""
     rows = session.rows(
         "SELECT app_id FROM subscriptions WHERE device_id = :device_id AND path = :path AND state <> 'ended'"
         " ORDER BY app_id",

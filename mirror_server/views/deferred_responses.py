@@ -1,4 +1,4 @@
-"""Delayed responses, which wait for a commit or an event, and streamed responses."""
+"""Deferred responses, which wait for a commit or an event, and streamed responses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from mirror_server.web.wsgi_adapter import ResponseReader
 
 DEFER = "mirror.defer"
-"""Key of the WSGI environment for the callable that accepts a deferred or streamed response.
+"""The key in the WSGI environment for the function that accepts a deferred or streamed response.
 
-A server that can wait without a thread sets it. It returns whether it accepted the response; it rejects one beyond its
-limit.
+A server sets this key if it can wait without blocking a thread. The function returns the error to respond with if a
+limit is exceeded, or ``None`` if it accepts the response.
 """
 
 
@@ -28,18 +28,18 @@ _DISCONNECT_CHECK_SECONDS = 0.5
 
 
 def _nothing() -> None:
-    """There is nothing to do."""
+    """Do nothing."""
 
 
 class PendingResult(Protocol):
-    """A result that a response waits for, such as a future of :mod:`concurrent.futures`."""
+    """A result for which a response waits, such as a future of :mod:`concurrent.futures`."""
 
     def done(self) -> bool:
         """Return whether the result is available."""
         ...
 
     def result(self) -> Any:
-        """Return the result. Call this only when it is done.
+        """Return the result. Call this method only if the result is available.
 
         Raises:
             Exception: The error to respond with.
@@ -47,29 +47,32 @@ class PendingResult(Protocol):
         ...
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Have a callback called in any thread when this is done."""
+        """Call a function in any thread when the result is available."""
         ...
 
 
 class DeferredResponse(Response):
-    """A placeholder that a view returns if the response has to wait. It is empty itself and never sent.
+    """A placeholder that a view returns if the response has to wait. The placeholder itself is empty and never sent.
 
     Args:
-        future: The result that the response waits for.
-        timeout_seconds: The maximum time to wait.
-        render: Makes the response from the future's result.
-        expired: Makes the response after the timeout. Under a server that can wait without a thread, this may return
-            another placeholder.
-        close: Called once when the response was made, or its client has disconnected.
-        is_poll: Whether this is a poll. A poll can stay open for long, and counts against the limit of polls.
-        is_optional: Whether the server may send the ``expired`` response at once if the application has too many
-            unread responses. Use it if the result is also stored elsewhere, so that it need not wait in memory.
-        consumes: Whether rendering consumes the result. Then it is not rendered for a client that has disconnected.
-        rechecks_key: Whether the access key must still be valid when the response is made. Set it for a
-            response with data, because an expired or revoked key must not get data.
-            A stored change is always confirmed.
-        sent: Called after the response was sent or could not be sent. A server that can wait without a thread calls it
-            a moment later. It is never called if the server is killed. It must not block.
+        future: The result for which the response waits.
+        timeout_seconds: The maximum time to wait, in seconds.
+        render: A function that creates the response from the result of the future.
+        expired: A function that creates the response after the timeout. If the server can wait without blocking a
+            thread, it may return another placeholder.
+        close: A function that is called once, when the response was created or the client has disconnected.
+        is_poll: Whether this is a poll. A poll can stay open for a long time, and counts against the limit of polls.
+        is_optional: Whether the server may send the ``expired`` response immediately if the application has too many
+            unread responses. Use it if the result is also stored elsewhere, so that the result need not wait in
+            memory.
+        consumes: Whether rendering consumes the result. If it does, the result is not rendered for a client that has
+            disconnected.
+        rechecks_key: Whether the access key must still be valid when the response is created. Set it for a response
+            with data, because an expired or revoked key must not receive data. Do not set it for the confirmation of a
+            stored change.
+        sent: A function that is called after the response was sent or could not be sent. If the server can wait
+            without blocking a thread, it calls the function a moment later. The function is not called if the server
+            is killed. It must not block.
     """
 
     def __init__(
@@ -100,49 +103,50 @@ class DeferredResponse(Response):
         self.sent = sent
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:  # noqa: ARG002 - WSGI
-        """Return an empty body to the server that accepted this placeholder; the response follows later."""
+        """Return an empty body. The server that accepted this placeholder sends the actual response later."""
         start_response(self.status, [])
         return ()
 
     def current_response(self) -> Response:
-        """Return the rendered response, or the ``expired`` one if the future is not done.
+        """Return the rendered response, or the ``expired`` response if the future is not done.
 
         Raises:
-            Exception: What the future raises.
+            Exception: The exception of the future.
         """
         return self._render(self.future.result()) if self.future.done() else self._expired()
 
     def release(self) -> None:
         """Release the future and its result, and call ``close`` once."""
         close, self._close = self._close, _nothing
-        # The result may be large.
+        # The result may be large, so its memory is released here.
         self.future = Future[None]()
         close()
 
     def close(self) -> None:
-        """Release everything, whether or not a response was sent."""
+        """Release all resources, whether or not a response was sent."""
         super().close()
         self.release()
 
     def wait(self, is_cancelled: Callable[[], bool] = lambda: False) -> None:
-        """Block this thread until the response can be made or is cancelled; see :func:`wait_for`."""
+        """Block this thread until the response can be created or the wait is cancelled. See :func:`wait_for`."""
         wait_for(self.future, self.timeout_seconds, is_cancelled)
 
 
 class StreamedResponse(Response):
-    """A response that is sent in chunks. Each chunk is produced when the client can receive it.
+    """A response that is sent in chunks. Each chunk is created when the client can receive it.
 
-    A server that can wait without a thread accepts it like a :class:`DeferredResponse`, calls :meth:`send`, and
-    closes it at the end. Any other server iterates over ``chunks`` and blocks a thread meanwhile.
+    A server that can wait without blocking a thread accepts this response in the same way as a
+    :class:`DeferredResponse`. It then calls :meth:`send`, and closes the response at the end. Any other server
+    iterates over ``chunks``, which blocks a thread.
 
     Args:
-        chunks: The chunks.
+        chunks: The chunks of the body.
         content_type: The content type.
-        headers: Further headers.
+        headers: Additional headers.
 
     Attributes:
-        is_poll: Whether it can stay open for long, and so counts against the limit of polls.
-        is_interrupted: Returns whether to stop early, if it blocks a thread.
+        is_poll: Whether the response can stay open for a long time and counts against the limit of polls.
+        is_interrupted: A function that returns whether to stop early. Used if the response blocks a thread.
     """
 
     is_poll = False
@@ -152,26 +156,26 @@ class StreamedResponse(Response):
         self.is_interrupted: Callable[[], bool] = lambda: False
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Return only the head to a server that accepted this response; otherwise the chunks."""
+        """Return an empty body to a server that accepted this response, and the chunks to any other server."""
         if DEFER not in environ:
             return super().__call__(environ, start_response)
         start_response(self.status, self.get_wsgi_headers(environ).to_wsgi_list())
         return ()
 
     async def send(self, reader: ResponseReader, ends: Mapping[asyncio.Future[Any], str]) -> bool:
-        """Send the body. Return false if it was aborted, so that the client notices.
+        """Send the body. Return false if it was aborted, so that the server does not end the body normally.
 
         Args:
             reader: The client.
-            ends: Futures that are done when the client disconnects or the server stops, with that reason.
+            ends: Futures that complete when the client disconnects or the server stops, each with that reason.
         """
         raise NotImplementedError
 
 
 def wait_for(future: PendingResult, timeout_seconds: float, is_cancelled: Callable[[], bool]) -> bool:
-    """Block this thread until the future is done. Return false after the timeout or once ``is_cancelled`` is true.
+    """Block this thread until the future is done. Return false after the timeout or when the wait is cancelled.
 
-    ``is_cancelled`` is polled twice a second, because WSGI servers do not report a disconnected client.
+    ``is_cancelled`` is called twice a second, because WSGI servers do not report that a client has disconnected.
     """
     is_done = threading.Event()
     future.add_done_callback(lambda _: is_done.set())
@@ -183,16 +187,16 @@ def wait_for(future: PendingResult, timeout_seconds: float, is_cancelled: Callab
 
 
 async def until_done(future: PendingResult, timeout_seconds: float, *ends: asyncio.Future[Any]) -> bool:
-    """Wait without a thread until the future or one of the ends is done. Return false after the timeout."""
+    """Wait without blocking a thread until the future or one of the ends is done. Return false after the timeout."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
     def set_done() -> None:
-        # The wait may have ended at this moment.
+        # The wait may have ended in the meantime.
         if not done.done():
             done.set_result(None)
 
-    # The server may have stopped before the future is done.
+    # The server may stop before the future is done.
     future.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(set_done))
     completed, _ = await asyncio.wait([done, *ends], timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
     done.cancel()

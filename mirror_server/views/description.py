@@ -1,6 +1,6 @@
-"""Describes views for the OpenAPI document, beyond their signatures and docstrings.
+"""Descriptions of views for the OpenAPI document, in addition to their signatures and docstrings.
 
-Extensions use this, and so does the description of the core. Names follow OpenAPI; schemas are JSON Schema.
+The core and the extensions use this module. Names follow OpenAPI, and schemas are JSON Schema.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ INSTANT: Schema = {"type": "string", "format": "date-time"}
 class Parameter:
     """A query parameter, or a header of a request or a response.
 
-    ``is_extension`` means that the public API lacks it. ``is_repeated`` means that the parameter is repeated for each
-    item of a list.
+    ``is_extension`` is whether the public API lacks the parameter. ``is_repeated`` is whether the parameter is
+    repeated for each item of a list.
     """
 
     name: str
@@ -40,7 +40,7 @@ def header(name: str, meaning: str, schema: Schema = TEXT, *, is_extension: bool
 
 
 class BodySpec(NamedTuple):
-    """The body of a request or a response; see :func:`json_of`, :func:`text_of` and :func:`object_like`."""
+    """The body of a request or a response. See :func:`json_of`, :func:`text_of` and :func:`object_like`."""
 
     model: type[BaseModel] | None = None
     variants: tuple[str, ...] = ()
@@ -55,8 +55,8 @@ def json_of(model: type[BaseModel], *variants: str, is_list: bool = False) -> Bo
 
     Args:
         model: The model of the body, or of its items if ``is_list`` is set.
-        variants: The names of the model's examples to include; models of ``mirror_sdk.wire`` have some.
-        is_list: Whether the body is a list of the model.
+        variants: The names of the model's examples to include. Models of ``mirror_sdk.wire`` have examples.
+        is_list: Whether the body is a list of objects of the model.
     """
     return BodySpec(model, variants, is_list)
 
@@ -73,13 +73,13 @@ def object_like(example: dict[str, Any]) -> BodySpec:
 
 
 class ResponseSpec:
-    """A response other than an error.
+    """A response that is not an error.
 
     Args:
         code: The status code.
         meaning: The description.
         contents: The body in each available format.
-        headers: Headers in addition to the common ones.
+        headers: The headers in addition to the common headers.
     """
 
     def __init__(self, code: int, meaning: str, *contents: BodySpec, headers: tuple[Parameter, ...] = ()) -> None:
@@ -90,14 +90,14 @@ class ResponseSpec:
 
 
 class Details(TypedDict, total=False):
-    """Further keywords of :func:`described`.
+    """The keyword arguments of :func:`described`.
 
     Attributes:
-        parameters: Query parameters and headers.
+        parameters: The query parameters and headers.
         selects_devices: Whether all other query parameters are filters of devices.
         body: The body of the request.
-        is_body_optional: Whether the body may be left out.
-        errors: Codes of errors that only some operations have; the common ones are added.
+        is_body_optional: Whether the body may be omitted.
+        errors: The status codes of errors that only some operations have. The common errors are added.
         is_extension: Whether the public API lacks the operation.
     """
 
@@ -110,14 +110,14 @@ class Details(TypedDict, total=False):
 
 
 def described(group: str, *responses: ResponseSpec, **details: Unpack[Details]) -> Callable[[View], View]:
-    """Describe the operation of a view. Use it next to the decorator for scopes and query parameters.
+    """Return a decorator that describes the operation of a view. Use it next to :func:`requires`.
 
     The ``operationId`` is the name of the view. The summary is the first line of the view's docstring, and the
     description is the rest. A view without this decorator is not in the OpenAPI document.
 
     Args:
-        group: The tag.
-        responses: The responses other than errors.
+        group: The tag of the operation.
+        responses: The responses that are not errors.
         **details: See :class:`Details`.
     """
 
@@ -129,11 +129,11 @@ def described(group: str, *responses: ResponseSpec, **details: Unpack[Details]) 
 
 
 def integer(low: int, high: int | None = None, default: int | None = None) -> Schema:
-    """Return the schema of a whole number."""
+    """Return the schema of an integer."""
     limits = {"minimum": low, "maximum": high, "default": default}
     return {"type": "integer"} | {name: value for name, value in limits.items() if value is not None}
 
 
 def words(*choices: str, default: str | None = None) -> Schema:
-    """Return the schema of an enumeration of words."""
+    """Return the schema of an enumeration of strings."""
     return TEXT | {"enum": list(choices)} | ({} if default is None else {"default": default})

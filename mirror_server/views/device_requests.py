@@ -1,4 +1,4 @@
-"""E2, device requests. Source: wire.md 2."""
+"""The view of E2, device requests. Source: wire.md 2."""
 
 from __future__ import annotations
 
@@ -74,15 +74,15 @@ def submit_device_request(device_id: str) -> Response:
 
 
 def submit(submission: CommandSubmission, *handlings: Handling) -> Response:
-    """Queue a device request. The 202 is sent when the request is on disk.
+    """Queue a device request. The 202 response is sent when the request is on disk.
 
     Raises:
-        ApiError: The request has a precondition that no handling checks (400).
+        ApiError: The request has a precondition that no extension evaluates (400).
     """
     if "If-Match" in request.headers and not any(each.is_conditional for each in handlings):
-        # Ignoring the header would overwrite a value that the writer wants to keep.
+        # Ignoring the header would overwrite a value that the client wants to preserve.
         raise ApiError.of_field("If-Match", "preconditions are not supported here; remove the header")
-    # Only the environment is passed on: Flask's request is no longer available when the response is made.
+    # Only the environment is passed on, because Flask's request no longer exists when the response is created.
     respond = partial(_accepted, request.environ)
     checks = tuple(each.check for each in handlings if each.check is not None)
     stored = services().commands.submit(replace(submission, checks=checks) if checks else submission)

@@ -1,4 +1,4 @@
-"""E1 and the directory. Source: wire.md 1 and 6."""
+"""The views of E1, the device object, and of the directory. Source: wire.md 1 and 6."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror_server.views.responses import (
 )
 
 _RESOURCES_AT_ONCE = 300
-"""Maximum number of resources that are read and encoded on the event loop: this takes 3 ms on one slow core."""
+"""The maximum number of resources that are read and encoded on the event loop. This takes 3 ms on one slow core."""
 
 
 routes = Blueprint("devices", __name__)
@@ -46,7 +46,7 @@ def get_device_object(device_id: str) -> Response:
     and ``If-None-Match`` are extensions.
     """
     server = services()
-    # Parsing the header takes time, and most requests have none.
+    # Parsing the header takes time, and most requests do not contain it.
     if_none_match = request.if_none_match if "HTTP_IF_NONE_MATCH" in request.environ else None
     read = partial(server.devices.device_object, app_id(), device_id, serialize.device_content, g.version)
     render = partial(_device_object, server.clock, if_none_match)

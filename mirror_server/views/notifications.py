@@ -1,4 +1,4 @@
-"""Notification channels: long polling and webhooks, over the notification log. Source: wire.md 4."""
+"""The views of notification channels: long polls and webhooks, which read the notification log. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def pull() -> Response:
     """Wait for the next notification message.
 
     A poll without ``after`` is the notification channel of the key. A key can have only one such poll at a time, and
-    none together with a webhook or a websocket channel. Polls with ``after`` (an extension) are
-    independent readers. Each stores its own position, and there can be any number of them.
+    cannot have it together with a webhook or a websocket channel. Polls with ``after`` (an extension) are independent
+    readers. Each stores its own position, and there can be any number of them.
     """
     hold_seconds = _read_hold_seconds()
     server = services()
@@ -74,7 +74,7 @@ def pull() -> Response:
 
 
 @routes.delete("/v2/notification/pull")
-# Always succeeds, with any query parameters. Source: wire.md 4.
+# This always succeeds, with any query parameters. Source: wire.md 4.
 @requires(*ANY_USE, query=None)
 @leader_only()
 def delete_poll_channel() -> Response:
@@ -89,8 +89,10 @@ def put_callback() -> Response:
     """Register a webhook, and replace the previous one.
 
     The server first calls the URL with ``{}`` and the registered headers; the webhook has to respond with 200 or 204.
-    The error does not say why this test failed. The URL and all header names and values together can have
-    :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS` characters. The operator sets the allowed networks.
+    The error does not say why this test failed. The length of the URL and of all header names and values is limited to
+    :data:`~mirror_sdk.wire.channel.MAX_CALLBACK_CHARACTERS` characters in total. The operator sets the allowed
+    networks.
+
     """
     registration = read_body(CallbackRegistration)
     _check_host(registration.url)
@@ -134,13 +136,13 @@ def get_channel() -> Response:
 
 
 def _check_host(url: str) -> None:
-    """Reject a host name that cannot be resolved.
+    """Reject a host name that can never be resolved.
 
     Raises:
-        ApiError: A label of the host name is empty or too long (400).
+        ApiError: A part of the host name is empty or too long (400).
     """
     try:
-        # Resolving the name at each delivery would fail with the same error.
+        # Resolving the name at each delivery would fail with the same error, so the registration is rejected.
         (urlsplit(url).hostname or "").encode("idna")
     except UnicodeError:
         message = "invalid host name; the parts between the dots must have 1 to 63 characters, like app.example.com"
@@ -148,10 +150,11 @@ def _check_host(url: str) -> None:
 
 
 def _read_hold_seconds() -> int:
-    """Return how many seconds the poll stays open; 0 with ``noWait``.
+    """Return the number of seconds for which the poll stays open. It is 0 with ``noWait``.
 
     Raises:
-        ApiError: ``hold`` is not a number of seconds, ``noWait`` is neither true nor false, or one is repeated (400).
+        ApiError: ``hold`` is not a number of seconds, ``noWait`` is neither true nor false, or a parameter is repeated
+            (400).
     """
     hold_seconds = query_integer("hold", low=0, high=MAX_HOLD_SECONDS)
     if query_flag("noWait"):
@@ -160,7 +163,7 @@ def _read_hold_seconds() -> int:
 
 
 def read_after(log: NotificationLog) -> int | None:
-    """Return the position in the query; ``latest`` is the end of the log.
+    """Return the position in the query. ``latest`` stands for the end of the log.
 
     Raises:
         ApiError: The parameter is neither a number nor ``latest``, or is repeated (400).
@@ -202,7 +205,7 @@ def _poll_after(log: NotificationLog, after: int, hold_seconds: int) -> Response
 
 
 def _plain_poll(server: Services, hold_seconds: int) -> Response:
-    """Respond to a poll of the public API, for which the server stores the position."""
+    """Respond to a poll of the public API. The server stores the position of such polls."""
     application, process_id = app_id(), forwarded_by()
 
     def open_poll(_: object = None) -> Response:
@@ -211,7 +214,8 @@ def _plain_poll(server: Services, hold_seconds: int) -> Response:
     closing = server.polls.closing(application) if DEFER in request.environ else None
     if closing is None:
         return open_poll()
-    # If a client aborts a poll and polls again on another connection, the new poll can arrive before the old one ends.
+    # A client may abort a poll and poll again on another connection. Then the new poll can arrive before the old one
+    # ends.
     return DeferredResponse(
         closing,
         _CLOSING_SECONDS,
@@ -224,10 +228,10 @@ def _plain_poll(server: Services, hold_seconds: int) -> Response:
 
 
 def _open_poll(server: Services, application: str, process_id: str | None, hold_seconds: int) -> Response:
-    """Open a plain poll; the response is sent when there is something to deliver.
+    """Open a plain poll. The response is sent when there are notifications to deliver.
 
     Raises:
-        ApiError: Another poll of this key is open (409), or too many slow reads wait (429).
+        ApiError: Another poll of this key is open (409), or too many slow reads are waiting (429).
     """
     polls = server.polls
     more = polls.open(application, process_id)
@@ -256,7 +260,7 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
         return when_slow_read(reading, deliver, close=close, consumes=True)
     return DeferredResponse(
         more,
-        # Deferred even without a wait, because a deferred response is not rendered for a client that is gone.
+        # Deferred even without a wait, because a deferred response is not rendered for a client that has disconnected.
         0 if waiting > 0 else hold_seconds,
         render=response,
         expired=response,
@@ -268,7 +272,7 @@ def _open_poll(server: Services, application: str, process_id: str | None, hold_
 
 
 def _read_long(log: NotificationLog, application: str, after: int) -> Page:
-    """Read a page and encode its message; both are slow with many entries."""
+    """Read a page of the log and encode its message. Both are slow if the page has many entries."""
     page = log.read(application, after)
     if page.entries:
         page.once(_with_cursor)

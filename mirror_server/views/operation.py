@@ -1,4 +1,4 @@
-"""Health and readiness of the server, and the access key of a request. Source: wire.md 0."""
+"""The views for health and readiness of the server, and for the access key of a request. Source: wire.md 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses requests: the application, the body as a model, the query as validated values. Source: wire.md 0."""
+"""Parsing of requests: the application, the body as a model, and the query as validated values. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ M = TypeVar("M", bound=BaseModel)
 View = TypeVar("View", bound=Callable[..., Any])
 
 SERVICES = "mirror"
-"""Key of the :class:`~mirror_server.server.Services` in the ``extensions`` of the Flask app."""
+"""The key of the :class:`~mirror_server.server.Services` in the ``extensions`` of the Flask app."""
 
 CALLER = "mirror.caller"
-"""Key of the WSGI environment with the :class:`Caller` of a request that another process forwarded."""
+"""The key in the WSGI environment for the :class:`Caller` of a request that another process forwarded."""
 
 _REQUEST_ID = "mirror.request_id"
 _REQUEST_ID_VARIABLE = f"HTTP_{REQUEST_ID_HEADER.upper().replace('-', '_')}"
 _CLIENT_REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _LOG_DETAILS = "mirror.log_details"
-# A large body can have many errors. The first ones are enough to see the cause.
+# A large body can contain many errors. The first errors are enough to find the cause.
 _MOST_FIELDS = 20
 _LONGEST_NAME = 100
-# Validating a megabyte of empty lists, or of unknown members, would delay all other requests for half a second.
+# Validating a megabyte of empty lists or unknown members would delay all other requests for half a second.
 _MOST_CONTAINERS = 20_000
 _MOST_MEMBERS = 1000
 # Numbers of up to 18 digits fit into the 64 bits of a database column.
 _INTEGER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
 PAGING = ("limit", "after", "order", "include")
-"""Parameters of every list. All other parameters are filters."""
+"""The parameters that every list supports. All other parameters of a list are filters."""
 ORDERS = ("ASC", "DESC")
 
 
 class Caller(Protocol):
-    """The application of a forwarded request, as the process that forwarded it authenticated it."""
+    """The application of a forwarded request, which was authenticated by the process that forwarded the request."""
 
     process_id: str
-    """The process that forwarded the request."""
+    """The id of the process that forwarded the request."""
 
     app_id: str
     scopes: Sequence[str]
@@ -68,11 +68,11 @@ class Caller(Protocol):
 
 
 class LeaderOnly(NamedTuple):
-    """Options of a view that only the leader of several processes can serve.
+    """The options of a view that only the leader can serve if several processes serve the database.
 
     Attributes:
-        unless: A query parameter; requests that have it can be served by any process.
-        is_poll: Whether a request can stay open as long as a poll.
+        unless: The name of a query parameter. Any process can serve requests that have this parameter.
+        is_poll: Whether a request can stay open for as long as a poll.
     """
 
     unless: str | None
@@ -80,7 +80,7 @@ class LeaderOnly(NamedTuple):
 
 
 def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable[[View], View]:
-    """Mark a view as served by the leader of several processes, which alone has the devices and requests in flight.
+    """Return a decorator for a view that only the leader serves, because it needs the devices or the open requests.
 
     See :class:`LeaderOnly` for the arguments.
     """
@@ -93,10 +93,10 @@ def leader_only(*, unless: str | None = None, is_poll: bool = False) -> Callable
 
 
 def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[View], View]:
-    """Require a key with one of these scopes for a view. Without scopes, no key is needed.
+    """Return a decorator for a view that requires a key with one of these scopes. Without scopes, no key is needed.
 
-    ``query`` contains the names of the view's query parameters: if the view needs a key, others are rejected.
-    ``None`` leaves this check to the view.
+    ``query`` contains the names of the view's query parameters. If the view needs a key, all other parameters are
+    rejected. With ``None``, the view checks the parameters itself.
     """
 
     def mark(view: View) -> View:
@@ -108,7 +108,10 @@ def requires(*scopes: Scope, query: Collection[str] | None = ()) -> Callable[[Vi
 
 
 def without_head(view: View) -> View:
-    """Reject HEAD for a view whose GET consumes data or starts long work, because HEAD would discard the result."""
+    """Disable HEAD for a view whose GET consumes data or starts long work.
+
+    HEAD would do the same and discard the result.
+    """
     view.__dict__["without_head"] = True
     return view
 
@@ -117,18 +120,18 @@ def require_scope(key_scopes: frozenset[Scope], *scopes: Scope) -> None:
     """Check that a key has one of the scopes.
 
     Raises:
-        ApiError: The key has none of them (403).
+        ApiError: The key has none of the scopes (403).
     """
     if key_scopes.isdisjoint(scopes):
         required = sorted(scopes)
-        # The new key needs the other scopes too: a key with the scope admin alone, say, could no longer read.
+        # The new key needs the current scopes too. For example, a key with only the scope admin could no longer read.
         options = [" ".join(f"--scope {scope}" for scope in Scope if scope in {*key_scopes, one}) for one in required]
         commands = " or ".join(f"'mirror-server keys create NAME {option}'" for option in options)
         raise ApiError(403, f"this key lacks the scope {' or '.join(required)}; create a key with {commands}")
 
 
 def check_query(names: Collection[str] | None) -> None:
-    """Reject unknown query parameters. Otherwise a misspelled parameter would be ignored without notice.
+    """Reject unknown query parameters. Otherwise the server would silently ignore a misspelled parameter.
 
     Raises:
         ApiError: A parameter is unknown (400).
@@ -142,13 +145,13 @@ def check_query(names: Collection[str] | None) -> None:
 
 
 def app_id() -> str:
-    """Return the application of this request."""
+    """Return the id of the application that sent this request."""
     identity: str = g.app_id
     return identity
 
 
 def forwarded_by() -> str | None:
-    """Return the process that forwarded this request, or ``None`` if it comes directly from the application."""
+    """Return the id of the process that forwarded this request, or ``None`` if no process forwarded it."""
     caller: Caller | None = request.environ.get(CALLER)
     return None if caller is None else caller.process_id
 
@@ -160,7 +163,7 @@ def services() -> Services:
 
 
 def request_id(environ: WSGIEnvironment) -> str:
-    """Return the id of the request: the client's own if it is valid, else a generated one."""
+    """Return the id of the request: the id that the client sent if it is valid, and otherwise a generated id."""
     if _REQUEST_ID not in environ:
         client_id = environ.get(_REQUEST_ID_VARIABLE, "")
         environ[_REQUEST_ID] = client_id if _CLIENT_REQUEST_ID.fullmatch(client_id) else token_hex(16)
@@ -170,7 +173,7 @@ def request_id(environ: WSGIEnvironment) -> str:
 
 def add_log_details(environ: WSGIEnvironment, **details: str) -> None:
     """Add details to the log line of a request. Never add secrets or values."""
-    # Not in flask.g, which no longer exists when a deferred response is sent.
+    # The details are not in flask.g, which no longer exists when a deferred response is sent.
     environ.setdefault(_LOG_DETAILS, {}).update(details)
 
 
@@ -181,16 +184,16 @@ def log_details(environ: WSGIEnvironment) -> dict[str, str]:
 
 
 def read_body(model: type[M], *, malformed_reason: str | None = None) -> M:
-    """Return the request's body, validated strictly; see :func:`read_json` and :func:`check_body`.
+    """Return the body of the request as a strictly validated model. See :func:`read_json` and :func:`check_body`.
 
     Raises:
-        ApiError: The content type is not JSON (415), the body is not JSON, or it does not match the model (400).
+        ApiError: The content type is not JSON (415), the body is not JSON, or the body does not match the model (400).
     """
     return check_body(model, read_json(malformed_reason=malformed_reason))
 
 
 def read_json(*, malformed_reason: str | None = None) -> Any:
-    """Return the JSON value of the request's body.
+    """Return the JSON value in the body of the request.
 
     Args:
         malformed_reason: The ``reason`` of the error if the body is not JSON.
@@ -209,7 +212,7 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
         raise ApiError(400, message, reason=malformed_reason)
     try:
         content = orjson.loads(data)
-        # orjson would silently drop all but one value of a repeated member.
+        # If a member is repeated, orjson would silently drop all its values except one.
         json.loads(data, object_pairs_hook=_unique)
     except RecursionError:
         raise ApiError(
@@ -222,7 +225,7 @@ def read_json(*, malformed_reason: str | None = None) -> Any:
 
 
 def check_body(model: type[M], content: Any) -> M:
-    """Return a JSON value as a model, validated strictly.
+    """Validate a JSON value strictly and return it as a model.
 
     Raises:
         ApiError: The value does not match the model (400).
@@ -234,7 +237,7 @@ def check_body(model: type[M], content: Any) -> M:
 
 
 def read_raw_body() -> bytes:
-    """Return the request's body unchanged, empty if there is none.
+    """Return the body of the request unchanged. It is empty if the request has no body.
 
     Raises:
         ApiError: The body is compressed (415).
@@ -268,7 +271,7 @@ def read_path(text: str) -> str:
 
 
 def query_text(name: str) -> str | None:
-    """Return a string from the query, ``None`` if it is absent.
+    """Return the value of a query parameter, or ``None`` if it is absent.
 
     Raises:
         ApiError: The parameter is repeated (400).
@@ -280,20 +283,20 @@ def query_text(name: str) -> str | None:
 
 
 def query_integer(name: str, *, low: int, high: int | None = None) -> int | None:
-    """Return a whole number from the query, ``None`` if it is absent.
+    """Return the value of a query parameter as an integer, or ``None`` if it is absent.
 
     Raises:
-        ApiError: The parameter is not a whole number, is out of range, or is repeated (400).
+        ApiError: The parameter is not an integer, is out of range, or is repeated (400).
     """
     text = query_text(name)
     return None if text is None else read_integer(name, text, low=low, high=high)
 
 
 def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> int:
-    """Parse a whole number.
+    """Parse an integer.
 
     Raises:
-        ApiError: The text is not a whole number, or out of range (400).
+        ApiError: The string is not an integer, or the integer is out of range (400).
     """
     number = int(text) if _INTEGER.match(text) else None
     if number is None or number < low or (high is not None and number > high):
@@ -303,10 +306,10 @@ def read_integer(name: str, text: str, *, low: int, high: int | None = None) -> 
 
 
 def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
-    """Return one of several words from the query, ``None`` if it is absent.
+    """Return the value of a query parameter that has a fixed set of values, or ``None`` if it is absent.
 
     Raises:
-        ApiError: The parameter is not one of the choices, or is repeated (400).
+        ApiError: The value is not one of the choices, or the parameter is repeated (400).
     """
     text = query_text(name)
     if text is not None and text not in choices:
@@ -315,7 +318,9 @@ def query_choice(name: str, choices: tuple[str, ...]) -> str | None:
 
 
 def query_flag(name: str) -> bool:
-    """Return whether a flag in the query is true, and false if it is absent. Programs use two spellings of the words.
+    """Return whether a query parameter is true. An absent parameter is false.
+
+    The words may also start with a capital letter, because some programs write them so.
 
     Raises:
         ApiError: The parameter is neither true nor false, or is repeated (400).
@@ -328,11 +333,11 @@ class Paging:
     """The requested page of a list.
 
     Attributes:
-        after: The page starts after this id.
+        after: The id after which the page starts.
         descending: Whether the ids are in descending order.
-        limit: Maximum number of entries.
+        limit: The maximum number of entries.
         count: Whether to include the total number of entries.
-        filters: All other query parameters; each is a filter.
+        filters: All other query parameters, which are filters.
     """
 
     after: str | None
@@ -356,7 +361,7 @@ def query_paging() -> Paging:
 
 
 def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
-    """Return the filters of devices in the query: all parameters that are not in ``own``.
+    """Return the filters of devices in the query, which are all parameters that are not in ``own``.
 
     Raises:
         ApiError: A filter is unknown, or its value is invalid (400).
@@ -365,7 +370,7 @@ def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     if not filters:
         return ()
     conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(parameters=filters, own=own)
-    # Without an extension that reads filters, all these parameters are unknown.
+    # Without an extension that parses filters, all these parameters are unknown.
     if conditions is None:
         check_query(own)
     return tuple(conditions or ())

@@ -1,4 +1,7 @@
-"""Builds responses: JSON, pages, errors, and responses that wait for a read or a commit. Source: wire.md 0 and 6."""
+"""Construction of responses: JSON, pages, errors, and responses that wait for a read or a commit.
+
+Source: wire.md 0 and 6.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ _NOT_SUPPORTED_BECAUSE = (
     ("POST", re.compile("/v3/devices"), ", because a device is created when it registers"),
     ("DELETE", re.compile("/v3/devices/[^/]+"), ", because only an operator can erase a device"),
 )
-"""Methods that programs of the public API use, and the reason why this server does not support them."""
+"""Methods that programs of the public API use and that this server does not support, each with the reason."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class CacheableResponse(Response):
 
 
 class EncodedResponse(Response):
-    """An encoded JSON response with a complete body and final headers.
+    """A JSON response with an encoded body and final headers.
 
     It skips work that Werkzeug does for each response: completing a location, counting and closing an iterator, and
     copying the headers.
@@ -60,7 +63,7 @@ class EncodedResponse(Response):
         super().__init__(body, status, content_type="application/json")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Respond to a WSGI server."""
+        """Send the response to a WSGI server."""
         if environ["REQUEST_METHOD"] == "HEAD":
             return super().__call__(environ, start_response)
         start_response(self.status, self.headers.to_wsgi_list())
@@ -69,7 +72,10 @@ class EncodedResponse(Response):
 
 
 class SharedResponse(EncodedResponse):
-    """A response that is built once and sent to many requests. Only the request id differs, which is added per call."""
+    """A response that is built once and sent to many requests.
+
+    The responses differ only in the request id, which is added for each request.
+    """
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
@@ -79,11 +85,14 @@ class SharedResponse(EncodedResponse):
 
     @cached_property
     def lines(self) -> bytes:
-        """The headers as sent over the wire, without the request id. Use this only after all other headers are set."""
+        """The headers as they are sent to the client, without the request id.
+
+        Read this property only after all other headers are set, because it is cached.
+        """
         return "".join(f"{name.lower()}: {value}\r\n" for name, value in self.headers).encode("latin-1")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Respond to a WSGI server."""
+        """Send the response to a WSGI server."""
         start_response(self.status, [*self.headers.to_wsgi_list(), (REQUEST_ID_HEADER, request_id(environ))])
         return [self.content]
 
@@ -94,7 +103,7 @@ def json_response(content: Any, status: int = 200) -> Response:
 
 
 def empty_response(status: int = 204) -> Response:
-    """Return a response without a body and content type."""
+    """Return a response without a body and without a content type."""
     response = Response(status=status)
     del response.headers["Content-Type"]
     return response
@@ -107,13 +116,15 @@ def when_read(
     is_long: bool,
     discard: Callable[[T], object] = lambda _: None,
 ) -> Response:
-    """Read and respond at once, or run a slow read in another thread and respond later.
+    """Read and respond immediately, or run a slow read in another thread and respond later.
 
     Args:
-        read: Reads, and encodes if encoding is slow. None of these functions may use Flask's request.
-        render: Makes the response from the result; must be fast, because it runs on the event loop.
-        is_long: Whether the read would block the event loop for too long; see :func:`is_slow_read`.
-        discard: Releases the result if the client is gone.
+        read: A function that reads the result, and encodes it if encoding is slow. No function that is
+            passed here may use Flask's request.
+        render: A function that creates the response from the result. It must be fast, because it runs on the event
+            loop.
+        is_long: Whether the read would block the event loop for too long. See :func:`is_slow_read`.
+        discard: A function that releases the result if the client has disconnected.
 
     Raises:
         ApiError: Too many slow reads are waiting (429).
@@ -124,7 +135,7 @@ def when_read(
 
 
 def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
-    """Respond when the deletion is on disk; with the error ``missing`` if there was nothing to delete."""
+    """Respond when a deletion is on disk, or with the error ``missing`` if there was nothing to delete."""
 
     def response(existed: bool) -> Response:
         if not existed:
@@ -142,7 +153,7 @@ def when_slow_read(
     close: Callable[[], object] = lambda: None,
     consumes: bool = False,
 ) -> Response:
-    """Respond when a slow read has ended. See :func:`when_read` and :class:`DeferredResponse` for the arguments."""
+    """Respond when a slow read has finished. See :func:`when_read` and :class:`DeferredResponse` for the arguments."""
     slow_reads = services().slow_reads
     is_rendered = False
 
@@ -177,7 +188,10 @@ def _not_read() -> Response:
 def when_stored(
     future: Future[T], render: Callable[[T], Response], sent: Callable[[], object] | None = None
 ) -> Response:
-    """Respond when a change is on disk; with 503 if this takes too long. For ``sent`` see :class:`DeferredResponse`."""
+    """Respond when a change is on disk, or with 503 if this takes too long.
+
+    See :class:`DeferredResponse` for ``sent``.
+    """
 
     def expired() -> Response:
         raise ApiError(
@@ -190,10 +204,10 @@ def when_stored(
 
 
 def make_conditional(response: Response) -> None:
-    """Add an ``ETag`` of the content, and respond with 304 if the client has this content."""
+    """Add an ``ETag`` of the content, and respond with 304 if the client already has this content."""
     response.add_etag()
     response.make_conditional(request)
-    # Werkzeug adds the date, and the HTTP server would add it a second time.
+    # Both Werkzeug and the HTTP server add the date, so one of them has to be removed.
     del response.headers["Date"]
 
 
@@ -206,15 +220,15 @@ def when_page_read(
     *,
     after: int | None = None,
 ) -> Response:
-    """Respond with a page of a list; a slow page is made in another thread.
+    """Respond with a page of a list. A slow page is read in another thread.
 
     Args:
         paging: The requested page.
-        conditions: Filters of the entries.
+        conditions: The filters of the entries.
         rows: The number of rows to select from.
-        select: Reads up to ``limit + 1`` entries, and the total number.
-        to_json: Makes the JSON of an entry.
-        after: The page starts after this id, if ids are numbers.
+        select: A function that reads up to ``limit + 1`` entries and the total number.
+        to_json: A function that converts an entry to JSON.
+        after: The id after which the page starts, if the ids are numbers.
     """
 
     def read() -> Response:
@@ -232,7 +246,10 @@ def when_page_read(
 
 
 def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> Response:
-    """Return a page of up to ``limit + 1`` entries; the extra one shows that there are more."""
+    """Return the response with a page.
+
+    ``entries`` has up to ``limit + 1`` items; an extra item shows that there are more.
+    """
     page = {
         "object": "list",
         "data": entries[: paging.limit],
@@ -245,12 +262,12 @@ def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> 
 
 
 def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int) -> Response:
-    """Return the response for an exception, raised at once or while a response was pending.
+    """Return the response for an exception, which may have occurred while a response was pending.
 
     Args:
-        error: Any exception. Unexpected ones are logged.
-        environ: The request.
-        max_body_bytes: Maximum size of a body.
+        error: Any exception. An unexpected exception is logged.
+        environ: The WSGI environment of the request.
+        max_body_bytes: The maximum size of a body in bytes.
     """
     api_error = _api_error_of(error, environ, max_body_bytes)
     body: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Converts rows of the core to the JSON of the interface. Source: wire.md 1, 4, 6 and 8."""
+"""Conversion of rows of the core to the JSON of the interface. Source: wire.md 1, 4, 6 and 8."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ _LAST_AT: Instant = (datetime(9999, 12, 31, 23, 59, 59, 999_000) - _EPOCH_IN_UTC
 
 
 def timestamp(instant: Instant) -> str:
-    """Format an instant as RFC 3339 in UTC with milliseconds and ``Z``.
+    """Format a time as RFC 3339 in UTC with milliseconds and ``Z``.
 
-    RFC 3339 ends with the year 9999; a later instant becomes the last one of that year. Such instants occur because
-    lifetimes and max-age can be up to 2**32 seconds.
+    RFC 3339 ends with the year 9999. A later time is formatted as the last millisecond of that year. Such times occur
+    because a lifetime or a max-age can be up to 2**32 seconds.
     """
-    # A naive datetime formats in little more than half the time, and a device object has dozens of times.
+    # Formatting a naive datetime takes little more than half the time, and a device object has dozens of timestamps.
     return (_EPOCH_IN_UTC + min(instant, _LAST_AT) * _MILLISECOND).isoformat("T", "milliseconds") + "Z"
 
 
 def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:
     """Encode the part of E1 that does not depend on the time of the request.
 
-    Only the application that requested a write sees why it failed. Source: specification 3.1 and 7.
+    The error category of a failed write is included only for the application that requested the write. Source:
+    specification 3.1 and 7.
     """
     content = {
         "device_id": device.device_id,
@@ -48,14 +49,14 @@ def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: 
 
 
 def device_object(content: bytes, now: Instant) -> bytes:
-    """Return the body of E1: the encoded content with the time of the response."""
+    """Return the body of E1, which consists of the encoded content and the time of the response."""
     head = orjson.dumps({"object": "device-echo", "created_at": timestamp(now)})
-    # Joined as bytes, because the content is cached and encoding it again is slow.
+    # The parts are joined as bytes, because the content is cached and encoding it again would be slow.
     return head[:-1] + b"," + content[1:]
 
 
 def resources_content(resources: Sequence[ResourceRow], app_id: str | None) -> dict[str, Any]:
-    """Return the members of E1 about resources."""
+    """Return the members of E1 that describe resources."""
     content: dict[str, Any] = {}
     _put_newest(content, "last_reported_at", (row.reported_at for row in resources))
     _put_newest(content, "last_desired_at", (row.desired_at for row in resources))
@@ -105,9 +106,12 @@ _Members: TypeAlias = Sequence[tuple[int, str, Callable[[Any], Any] | None]]
 
 
 def _members(resource: ResourceRow, members: _Members) -> dict[str, Any]:
-    """Return the members that have a value. Each is described by its index in the row, its name and its encoder."""
+    """Return the members that have a value.
+
+    Each member is described by its index in the row, its name and its encoder.
+    """
     content: dict[str, Any] = {}
-    # A comprehension is a tenth slower, and this runs for each resource of a fleet.
+    # A comprehension would be 10 percent slower, and this code runs for each resource of a fleet.
     for index, name, encode_value in members:
         value = resource[index]
         if value is not None:
@@ -128,7 +132,7 @@ _REPORTED, _DESIRED = _members_of("reported"), _members_of("desired")
 
 
 def device(entry: DirectoryEntry) -> dict[str, Any]:
-    """Return a device of the directory, with the members that extensions add."""
+    """Return a device of the directory as JSON, with the members that extensions add."""
     row = entry.device
     members: dict[str, Any] = {
         "object": "device",
@@ -149,7 +153,7 @@ def device(entry: DirectoryEntry) -> dict[str, Any]:
 
 
 def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
-    """Return a resource in the list of ``GET /v2/endpoints/{id}``."""
+    """Return a resource as JSON for the list of ``GET /v2/endpoints/{id}``."""
     return {
         "uri": resource.path,
         "obs": resource.observable,
@@ -159,12 +163,12 @@ def endpoint_resource(resource: AnnouncedResource) -> dict[str, Any]:
 
 
 def access_key(key_id: str, scopes: Iterable[str]) -> dict[str, Any]:
-    """Return an access key without its secret."""
+    """Return an access key as JSON, without its secret."""
     return {"object": "api-key", "id": key_id, "scopes": sorted(scopes)}
 
 
 def callback_channel(row: WebhookRow, backlog: int) -> dict[str, Any]:
-    """Return a webhook with the state of its delivery."""
+    """Return a webhook as JSON, with the state of its delivery."""
     channel: dict[str, Any] = {
         "delivery_mechanism": "CALLBACK",
         "url": orjson.loads(row.registration)["url"],

@@ -1,4 +1,4 @@
-"""E3, presubscription rules, and single subscriptions. Source: wire.md 3."""
+"""The views of E3, presubscription rules, and of single subscriptions. Source: wire.md 3."""
 
 from __future__ import annotations
 
@@ -124,8 +124,9 @@ def delete_subscription(device_id: str, path: str) -> Response:
 
 
 def _if_match() -> Callable[[str], bool] | None:
-    """Return a check of the rules' ``ETag`` against ``If-Match``, or ``None`` without that header."""
-    # Weak tags are accepted: a proxy that compresses responses makes their tags weak, although the rules are the same.
+    """Return a function that compares the ``ETag`` of the rules with ``If-Match``, or ``None`` without that header."""
+    # Weak tags are accepted, because a proxy that compresses responses makes their tags weak, although the rules are
+    # the same.
     return request.if_match.contains_weak if "If-Match" in request.headers else None
 
 

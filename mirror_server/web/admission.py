@@ -1,4 +1,4 @@
-"""Admission of requests before they reach their view: authentication, scopes, backpressure, forwarding.
+"""Admission of requests before they reach their view: authentication, scopes, backpressure and forwarding.
 
 ``service.keys`` authenticates the key. It also counts wrong keys and rejects a client that sends too many of them.
 """
@@ -21,24 +21,30 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 REJECTED = "mirror.refused"
-"""Key of the WSGI environment with the ApiError of a request that did not arrive completely."""
+"""The key in the WSGI environment for the ApiError of a request that did not arrive completely."""
 
 HEAD_ONLY = "mirror.head_only"
-"""Key of the WSGI environment of a request whose body has not arrived yet; status 100 permits the client to send it."""
+"""The key in the WSGI environment that marks a request whose body has not arrived yet.
+
+The app responds to it with status 100, which permits the client to send the body.
+"""
 
 IS_FULL = "mirror.is_full"
-"""Key of the WSGI environment with a function that returns whether an application has too many unread responses."""
+"""The key in the WSGI environment for a function that returns whether an application has too many unread responses."""
 
 ONCE = "mirror.once"
-"""Key of the WSGI environment with a function that calls another, at most once since this request arrived."""
+"""The key in the WSGI environment for a function that caches the result of another function.
+
+It calls the other function at most once for all requests that arrived in the same turn of the event loop.
+"""
 
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
-"""The scopes of a key that cannot read notifications. The server stores no notifications for it."""
+"""The scopes of a key that cannot read notifications. The server stores no notifications for such a key."""
 
 
 class Admission:
-    """Authenticates requests and checks whether their key may make them."""
+    """The part of the app that authenticates requests and checks whether their key may make them."""
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
@@ -50,11 +56,11 @@ class Admission:
     def admit(self, request: Request, view: Callable[..., Any] | None) -> Response | None:
         """Check that the key of a request has a scope for this route. An unknown route also needs a key.
 
-        Returns ``None`` to call the view. Otherwise it returns the response: status 100 if the body has not arrived
-        yet, or the leader's response if this process cannot serve the request.
+        Return ``None`` to call the view, or a response to send instead. This response has status 100 if the body has
+        not arrived yet. If this process cannot serve the request, it is the response of the leader.
 
         Raises:
-            ApiError: The request is not admitted (400, 401, 403, 429), or did not arrive completely.
+            ApiError: The request is not admitted (400, 401, 403, 429), or it did not arrive completely.
         """
         environ = request.environ
         rejected: ApiError | None = environ.get(REJECTED)
@@ -71,7 +77,7 @@ class Admission:
             raise _too_many_unread_responses()
         if environ.get("QUERY_STRING") and view is not None:
             check_query(view.__dict__["known_query"])
-        # All checks above need no body, so a body is read only from clients that may send it.
+        # The checks above need no body. So the server reads a body only from clients that may send it.
         if HEAD_ONLY in environ:
             return Response(status=100)
         if key_scopes != _OPERATOR_ONLY:
@@ -79,11 +85,11 @@ class Admission:
         return None if self._forward is None else self._forwarded(request, view, self._forward)
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
-        """Return the application of a request and the scopes of its key, and store them for the view."""
+        """Return the application of a request and the scopes of its key, and store both for the view."""
         version = self._version(environ)
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
-            # The process that forwarded the request has authenticated it.
+            # The process that forwarded the request has already authenticated it.
             application, key_scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
         else:
             authorization = environ.get("HTTP_AUTHORIZATION")
@@ -99,17 +105,17 @@ class Admission:
         return environ.get("REMOTE_ADDR", "") if client is None else client
 
     def recheck_key(self, environ: WSGIEnvironment) -> None:
-        """Check that the key of a delayed request is still valid.
+        """Check that the key of a deferred request is still valid.
 
         Raises:
-            ApiError: The key has expired or been revoked meanwhile (401).
+            ApiError: The key has expired or was revoked in the meantime (401).
         """
         caller: Caller | None = environ.get(CALLER)
         version = self._version(environ)
         if caller is None:
             is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
         else:
-            # The key itself is not forwarded, only its hash.
+            # Only the hash of the key is forwarded, not the key itself.
             is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
         if not is_valid:
             message = (
@@ -119,13 +125,13 @@ class Admission:
             raise ApiError(401, message)
 
     def _version(self, environ: WSGIEnvironment) -> Hashable:
-        """Return the version of the database, read once for all requests of one turn of the event loop."""
+        """Return the version of the database. It is read once for all requests of one turn of the event loop."""
         once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
         return self._database.version() if once is None else once(self._database.version)
 
     @staticmethod
     def _forwarded(request: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
-        """Return the leader's response, if only the leader can serve the view and this process is not the leader."""
+        """Return the response of the leader, or ``None`` if this process can serve the view itself."""
         mark: LeaderOnly | None = getattr(view, "leader_only", None)
         if mark is None or mark.unless in request.args:
             return None

@@ -1,7 +1,8 @@
-"""The ASGI app for uvicorn: calls the Flask app on the event loop and completes deferred responses without a thread.
+"""The ASGI app for uvicorn. It calls the Flask app on the event loop, and completes deferred responses.
 
-A view reads a little or submits work to the writer, which takes well under a millisecond. Anything slower is returned
-as a :class:`~mirror_server.views.deferred_responses.DeferredResponse`. A pending request costs a task, not a thread.
+A view reads a small amount of data or submits work to the writer, which takes well under a millisecond. For slower
+work, the view returns a :class:`~mirror_server.views.deferred_responses.DeferredResponse`. A pending request uses a
+task, but does not block a thread.
 """
 
 from __future__ import annotations
@@ -43,30 +44,33 @@ if TYPE_CHECKING:
     from mirror_server.web.flask_app import MirrorApp
 
 QUEUED = "mirror.queued"
-"""Key of uvicorn's ASGI state: each request is called in the order of arrival, through the queue of the event loop."""
+"""The key in uvicorn's ASGI state that is set if requests are called in the order of their arrival.
+
+Each request is then called through the queue of the event loop.
+"""
 
 _LARGE_BYTES = 256 * 1024
 _SMALL_BYTES = 16 * 1024
 _LARGE_BODY_BYTES = 64 * 1024
 _LAST_SECONDS = 0.5
-# A client's threads can read two connections in any order, some tens of milliseconds apart on a busy machine.
+# Threads of a client can read two connections in any order, some tens of milliseconds apart on a busy machine.
 _READING_SECONDS = 0.05
 _MAX_CALLS_PER_TURN = 100
 _EMPTY_SCOPE = {"method": "", "path": "", "query_string": b"", "http_version": "1.1", "scheme": "http"}
 
 
 class ASGIBridge:
-    """An ASGI app around the Flask app.
+    """An ASGI app that calls the Flask app.
 
     Args:
         app: The Flask app.
-        settings: Limits of bodies, of polls and other responses that stay open, and of unread responses.
-        reading_seconds: How long after it was sent a response is considered read. Then :attr:`DeferredResponse.sent`
-            is called.
+        settings: The settings of the server, with the limits of bodies, of open responses and of unread responses.
+        reading_seconds: The time in seconds after which a sent response is considered read.
+            :attr:`DeferredResponse.sent` is called then.
 
     Attributes:
-        stopping: Set when the server stops.
-        backpressure: Counts the unsent bytes.
+        stopping: An event that is set when the server stops.
+        backpressure: The counter of unsent bytes.
     """
 
     def __init__(self, app: MirrorApp, settings: Settings, *, reading_seconds: float = _READING_SECONDS) -> None:
@@ -77,23 +81,24 @@ class ASGIBridge:
         self._slots = Slots.of_polls(settings.max_parked_polls, settings.poll_share)
         self.backpressure = Backpressure(settings.max_unread_bytes)
         self._turn = _Turn()
-        # By loop: clients in the server's process can have loops of their own, and an event of one wakes no other.
+        # One scheduler per loop. Clients in the process of the server can have their own loops, and an event of one
+        # loop does not wake another loop.
         self._schedulers: WeakKeyDictionary[asyncio.AbstractEventLoop, FairScheduler] = WeakKeyDictionary()
         self.stopping = asyncio.Event()
         self._pending: set[_PendingRequest] = set()
         self._loop_calls: LoopCallQueue | None = None
 
     def error_response(self, api_error: ApiError, scope: Mapping[str, Any]) -> WSGIResponse:
-        """Return the response to a request that did not arrive completely. Its scope may lack members."""
+        """Return the response to a request that did not arrive completely. Members of its scope may be missing."""
         return WSGIResponse.of(self._app, environ_of({**_EMPTY_SCOPE, **scope, "headers": []}) | {REJECTED: api_error})
 
     def wait_for_responses(self, seconds: float) -> None:
-        """Block another thread until the responses whose future is done were sent, or for this many seconds."""
+        """Block another thread until all responses whose future is done were sent, or for at most this many seconds."""
         if self._loop_calls is not None:
             self._loop_calls.wait(seconds)
 
     def stop_waiting(self) -> None:
-        """Respond to all pending requests as if they had timed out; commits in progress get a moment to complete."""
+        """Respond to all pending requests as after a timeout. Commits in progress get a moment to complete."""
         self.stopping.set()
         for scheduler in list(self._schedulers.values()):
             scheduler.end_pauses()
@@ -110,7 +115,7 @@ class ASGIBridge:
             return
         if body:
             environ |= {"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-            # Other requests may have arrived meanwhile.
+            # Other requests may have arrived while the body was read.
             await scheduler.turn(environ)
         if QUEUED in scope.get("state", ()):
             environ[ONCE] = self._turn.once
@@ -118,7 +123,8 @@ class ASGIBridge:
         response = self.call_app(environ, is_large=len(body) > _LARGE_BODY_BYTES)
         unsent = unfinished.response
         if unsent is None and len(response.body) <= _SMALL_BYTES:
-            # The most frequent case. These bytes are not counted: they are fewer than the server buffers anyway.
+            # This is the most frequent case. The bytes are not counted, because they are fewer than the server buffers
+            # anyway.
             unfinished.release()
             await response.send(send, is_last=len(body) > self._max_body_bytes)
             return
@@ -136,22 +142,26 @@ class ASGIBridge:
                 asyncio.get_running_loop().call_later(self._reading_seconds, unsent.sent)
 
     def prepare(self, environ: WSGIEnvironment) -> Unfinished:
-        """Prepare a call of the app. The caller completes the unfinished response, and releases the returned object."""
+        """Prepare a call of the app.
+
+        The caller completes the unfinished response, and then releases the returned object.
+        """
         unfinished = Unfinished(environ, self._slots)
         environ |= {DEFER: unfinished.accept, IS_FULL: self.backpressure.is_full}
         return unfinished
 
     def call_app(self, environ: WSGIEnvironment, *, is_large: bool = False) -> WSGIResponse:
-        """Call the app, and count its time against the share of the key."""
+        """Call the app, and count the time of the call against the share of the key."""
         began_at, worked_before = time.perf_counter(), time.thread_time()
         response = WSGIResponse.of(self._app, environ)
         seconds, worked = time.perf_counter() - began_at, time.thread_time() - worked_before
-        # After a large request others get as much CPU time. While it waited for the database they could run anyway.
+        # After a large request, other keys get as much CPU time as the request used. While the request waited for the
+        # database, they could run anyway.
         self._scheduler_here().count(environ, seconds, pause_seconds=worked if is_large else 0)
         return response
 
     def reader(self, environ: WSGIEnvironment, send: Send) -> ResponseReader:
-        """Return the client of a request that the app has admitted."""
+        """Return the reader of the response to a request that the app has admitted."""
         return ResponseReader(self.backpressure, log_details(environ).get("application", ""), send)
 
     def _scheduler_here(self) -> FairScheduler:
@@ -169,7 +179,7 @@ class ASGIBridge:
         receive: Receive,
         reader: ResponseReader,
     ) -> WSGIResponse | None:
-        """Return the complete response, or ``None`` if it was already sent, or the client disconnected."""
+        """Return the complete response, or ``None`` if it was already sent or the client has disconnected."""
         while isinstance(unsent, DeferredResponse):
             unsent = await self._wait(unsent, environ, receive, reader)
             if unsent is None:
@@ -181,14 +191,17 @@ class ASGIBridge:
         return response
 
     async def _body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
-        """Return the body. ``None`` if the client disconnected, has no valid key, or was too slow and got an error."""
+        """Return the body, or ``None`` if the request must not be processed further.
+
+        This is the case if the client disconnected, has no valid key, or was too slow and received an error.
+        """
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                # To call receive() permits a client that expects status 100 to send the body.
+                # Calling receive() permits a client that expects status 100 to send the body.
                 message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
                 if message.get("more_body") and not await self._may_send(environ, send):
                     return None
-                # Of a body beyond the limit only one more byte is stored: enough to detect it.
+                # Of a body beyond the limit, only one more byte is stored, which is enough to detect the excess.
                 body = bytearray(message.get("body", b""))
                 while message.get("more_body") and len(body) <= self._max_body_bytes:
                     message = await receive()
@@ -201,7 +214,7 @@ class ASGIBridge:
             return None
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
-        """Return whether the head permits a client to send a body; otherwise send the error."""
+        """Return whether the head of the request permits the client to send a body. If not, send the error."""
         response = self.call_app(environ | {HEAD_ONLY: True})
         if response.status != 100:
             # The body may still arrive, so no further request can be read from this connection.
@@ -211,7 +224,10 @@ class ASGIBridge:
     async def _wait(
         self, deferred: DeferredResponse, environ: WSGIEnvironment, receive: Receive, reader: ResponseReader
     ) -> Response | None:
-        """Return the response when it can be made, or ``None`` if it was already sent, or the client disconnected."""
+        """Wait until the response can be created, and return it.
+
+        Return ``None`` if it was already sent or the client has disconnected.
+        """
         pending = _PendingRequest(self._app, deferred, environ, reader)
         try:
             if await self._wait_until_ready(pending, deferred, receive):
@@ -224,13 +240,13 @@ class ASGIBridge:
                     return None
             return pending.finished_response()
         finally:
-            # Not later: a slow client can take minutes to read a download.
+            # Released now, because a slow client can take minutes to read a download.
             deferred.release()
 
     async def _stream(
         self, streamed: StreamedResponse, response: WSGIResponse, receive: Receive, reader: ResponseReader
     ) -> None:
-        """Let the response send itself, until the client disconnects or the server stops."""
+        """Call the ``send`` method of the response. It ends when the client disconnects or the server stops."""
         ends: dict[asyncio.Future[Any], str] = {
             asyncio.ensure_future(_until_disconnected(receive)): "its client disconnected",
             asyncio.ensure_future(self.stopping.wait()): "the server stops",
@@ -253,10 +269,10 @@ class ASGIBridge:
         return self._loop_calls
 
     async def _wait_until_ready(self, pending: _PendingRequest, deferred: DeferredResponse, receive: Receive) -> bool:
-        """Wait for the future, the timeout or the end of the server. Return true if no response is to be sent."""
+        """Wait for the future, the timeout or the end of the server. Return true if no response must be sent."""
         timer = asyncio.get_running_loop().call_later(deferred.timeout_seconds, pending.end)
         self._pending.add(pending)
-        # The server may have stopped before the request was added.
+        # The server may have started to stop before the request was added.
         if self.stopping.is_set():
             pending.end()
         loop_calls = self.loop_calls
@@ -267,8 +283,8 @@ class ASGIBridge:
             self._pending.discard(pending)
             timer.cancel()
         if self.stopping.is_set() and not (is_over or deferred.is_poll or deferred.is_optional):
-            # A commit ends by itself, and an error response would be wrong. The response of a device may take longer,
-            # and is not waited for.
+            # A commit ends soon, and an error response would be wrong. The response of a device may take longer, so
+            # the server does not wait for it.
             await until_done(deferred.future, _LAST_SECONDS)
         return is_over
 
@@ -276,15 +292,16 @@ class ASGIBridge:
 class _PendingRequest:
     """A request that waits for its deferred response. Its own task creates it.
 
-    Thousands wait at once, so no second task is created for each: the request's own task waits for its client to
-    disconnect, and is interrupted. Waking that task takes longer than sending a response that many polls share. So if
-    such a response needs no further waiting, it is sent at once, and the task only cleans up when it runs.
+    Thousands of requests wait at once, so each has only one task. This task waits until the client disconnects, and is
+    interrupted when the response is ready. Waking the task takes longer than sending a response that many polls share.
+    Therefore such a response is sent immediately if this needs no further waiting, and the task only cleans up when it
+    runs.
 
     Args:
-        app: Makes the response.
+        app: The app that creates the response.
         deferred: The deferred response.
-        environ: The request.
-        reader: The client.
+        environ: The WSGI environment of the request.
+        reader: The reader of the response.
     """
 
     __slots__ = ("_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_response", "_task")
@@ -302,7 +319,7 @@ class _PendingRequest:
         self._is_interrupted = False
 
     def finished_response(self) -> Response:
-        """Return the complete response, as it is now or was when the future was done."""
+        """Return the complete response. If it was already created when the future completed, return that response."""
         response = self._response
         if response is None:
             response = self._app.current_response(self._deferred, self._environ)
@@ -315,18 +332,21 @@ class _PendingRequest:
             self._task.cancel()
 
     def respond(self) -> None:
-        """Respond, because the future is done. Raises nothing."""
+        """Send the response or wake the task, because the future is done. This method never raises an exception."""
         if self._reader.is_disconnected:
-            # The task is about to learn of it. A response would count as read, although no one can read it.
+            # The task will soon notice the disconnection. A response would count as read, although no one can read it.
             return
-        # An error before the response is sent occurs again in the task, which handles it.
+        # If an exception occurs before the response is sent, it occurs again in the task, which handles it.
         with suppress(Exception):
             if self._is_waiting and self._send():
                 return
         self.end()
 
     def _send(self) -> bool:
-        """Send the response at once, if neither making nor sending it needs further waiting."""
+        """Send the response immediately, if neither creating nor sending it needs further waiting.
+
+        Return whether the response was sent.
+        """
         if not self._deferred.is_poll or self._deferred.consumes or self._reader.must_wait:
             return False
         response = self._response = self._app.current_response(self._deferred, self._environ)
@@ -340,23 +360,27 @@ class _PendingRequest:
         return True
 
     async def wait_until_ready(self, receive: Receive) -> bool:
-        """Wait until the response can be sent. Return true if the client disconnected or already has its response."""
+        """Wait until the response can be sent.
+
+        Return true if the client disconnected or has already received its response.
+        """
         is_over = False
         try:
             await _until_disconnected(receive)
             is_over = True
         except asyncio.CancelledError:
-            # If not only `end` interrupted the task, it was cancelled from outside and has to end.
+            # If the task was cancelled by other code than `end`, it has to end.
             if not self._is_interrupted or self._task.uncancel():
                 raise
         finally:
             self._is_waiting = False
-        # A client can disconnect in the same moment. It must not get the data, or a plain poll would lose it.
+        # The client may disconnect at the same time. Then it must not get the data, because a plain poll would lose
+        # it.
         return is_over or (self._deferred.consumes and await _is_disconnected(receive))
 
 
 async def _until_disconnected(receive: Receive) -> None:
-    """Wait until the client disconnects; the rest of a body beyond the limit comes first."""
+    """Wait until the client disconnects. The rest of a body beyond the limit is ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -373,11 +397,11 @@ async def _is_disconnected(receive: Receive) -> bool:
 class LoopCallQueue:
     """A queue of calls from other threads to an event loop, in order.
 
-    One event can wake thousands of waiting requests. Waking the loop for each takes about as long as the call itself,
-    and making all calls at once would delay everything else.
+    One event can wake thousands of waiting requests. Waking the loop for each call would take about as long as the
+    call itself. Making all calls at once would delay all other work of the loop.
 
     Args:
-        loop: The loop. After each hundred calls it runs other callbacks.
+        loop: The event loop. It runs other callbacks after every hundred calls.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -388,9 +412,9 @@ class LoopCallQueue:
         self._idle.set()
 
     def submit(self, call: Callable[[], object]) -> None:
-        """Submit a call from any thread. It must not raise. Once the loop is closed, calls are never made."""
-        # The call is appended before the flag is read, and the loop clears the flag before it reads the queue. In this
-        # order no call is missed.
+        """Submit a call from any thread. The call must not raise an exception. It is not made if the loop is closed."""
+        # The call is appended before the flag is read, and the loop clears the flag before it reads the queue. This
+        # order ensures that no call is missed.
         self._calls.append(call)
         if not (self._is_scheduled or self.loop.is_closed()):
             self._is_scheduled = True
@@ -398,7 +422,10 @@ class LoopCallQueue:
             self.loop.call_soon_threadsafe(self._make)
 
     def wait(self, seconds: float) -> None:
-        """Block another thread until the submitted calls were made and the tasks they woke ran, or for so long."""
+        """Block another thread until the submitted calls were made and the tasks that they woke have run.
+
+        The method returns after ``seconds`` at the latest.
+        """
         self._idle.wait(seconds)
 
     def _make(self) -> None:
@@ -409,21 +436,21 @@ class LoopCallQueue:
             self._is_scheduled = True
             self.loop.call_soon(self._make)
         else:
-            # After the tasks that the calls woke.
+            # This callback runs after the tasks that the calls woke.
             self.loop.call_soon(self._idle.set)
 
 
 class _Turn:
-    """A cache of one result for all requests that the loop handles in one turn."""
+    """A cache of one result, which all requests in one turn of the event loop share."""
 
     def __init__(self) -> None:
         self._result: Any = None
 
     def once(self, query: Callable[[], Any]) -> Any:
-        """Call ``query`` once for all requests that arrived before, and return its result, which is never ``None``.
+        """Call ``query`` once for all requests that have already arrived. Return its result, which is never ``None``.
 
-        The loop's queue contains these requests and then the end of this turn. A later request comes after that. So
-        the result includes every change that was made before a request arrived.
+        The queue of the loop contains these requests, followed by the callback that ends this turn. Later requests
+        come after the callback. So the result includes every change that was made before a request arrived.
         """
         if self._result is None:
             asyncio.get_running_loop().call_soon(self._end)

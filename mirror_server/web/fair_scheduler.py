@@ -1,4 +1,4 @@
-"""Fair division of the event loop between access keys: a key with many requests waits for its turn."""
+"""Fair division of the event loop between access keys. A key with many requests has to wait for its turn."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _MAX_SECONDS = 0.002
-"""The share of a key in one turn of the loop."""
+"""The share of a key in one turn of the loop, in seconds."""
 
 _WOKEN_PER_TURN = 16
 """The number of requests of a key that are woken in one turn of the loop.
 
-Waking one at a time would need a turn for each. If these use up the share of the key, the last of them wait again.
+Waking the requests one at a time would need a turn for each. If the woken requests use up the share of the key, the
+last of them wait again.
 """
 
 
 class FairScheduler:
-    """Divides the time of one event loop. In each turn a key gets two milliseconds, and at least one request."""
+    """A scheduler that divides the time of one event loop.
+
+    In each turn of the loop, a key gets two milliseconds, and at least one request.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weak, because the bridge stores this object for as long as the loop exists.
+        # A weak reference, because the bridge stores this object for as long as the loop exists.
         self._loop: asyncio.AbstractEventLoop = weakref.proxy(loop)
         self._seconds: dict[str, float] = {}
         self._queues: dict[str, _Queue] = {}
         self._has_pauses = True
 
     async def turn(self, environ: WSGIEnvironment) -> None:
-        """Wait until the earlier requests of the same key have run, and the key has time left in this turn."""
+        """Wait until the earlier requests of the same key have run and the key has time left in this turn."""
         key = _key(environ)
         queue = self._queues.get(key)
         if queue is None:
@@ -46,13 +50,13 @@ class FairScheduler:
             await turn
 
     def count(self, environ: WSGIEnvironment, seconds: float, *, pause_seconds: float = 0) -> None:
-        """Count the time that a request took of this turn of the loop, including the time it was blocked.
+        """Count the time that a request used in this turn of the loop, including the time for which it was blocked.
 
-        The next request of its key is served after ``pause_seconds``, or in the next turn if the key has used its
-        share.
+        The next request of the same key is served after ``pause_seconds``. If the key has used its share, the next
+        request is served in the next turn at the earliest.
         """
         key = _key(environ)
-        # The first request of a turn. The counted times are reset when this turn of the loop ends.
+        # For the first request of a turn, schedule the reset of the counted times at the end of the turn.
         if not self._seconds:
             self._loop.call_soon(self._seconds.clear)
         self._seconds[key] = self._seconds.get(key, 0) + seconds
@@ -60,7 +64,7 @@ class FairScheduler:
             self.pause(environ, pause_seconds)
 
     def pause(self, environ: WSGIEnvironment, seconds: float = 0) -> None:
-        """Serve other keys for this long, or for one turn, before the next request of the same key."""
+        """Serve other keys for this many seconds, or for one turn, before the next request of the same key."""
         key = _key(environ)
         queue = self._queues.get(key)
         if queue is None:
@@ -69,7 +73,7 @@ class FairScheduler:
         queue.paused_until = max(queue.paused_until, self._loop.time() + seconds)
 
     def end_pauses(self) -> None:
-        """End all pauses, because the server stops and waiting requests have little time left."""
+        """End all pauses, because the server stops and the waiting requests have little time left."""
         self._has_pauses = False
         # The loop may belong to another thread, and may be closed.
         for key in list(self._queues):
@@ -77,7 +81,7 @@ class FairScheduler:
                 self._loop.call_soon_threadsafe(self._wake, key)
 
     def _wake(self, key: str) -> None:
-        """Wake the next requests of a key, and in the next turn of the loop those after them."""
+        """Wake the next requests of a key. The following requests are woken in the next turn of the loop."""
         queue = self._queues.get(key)
         if queue is None:
             return
@@ -86,7 +90,7 @@ class FairScheduler:
         elif waiting := queue.woken or queue.new:
             for _ in range(min(len(waiting), _WOKEN_PER_TURN)):
                 turn = waiting.popleft()
-                # The task that waits may have been cancelled.
+                # The waiting task may have been cancelled.
                 if not turn.done():
                     turn.set_result(None)
             self._loop.call_soon(self._wake, key)
@@ -101,7 +105,7 @@ class FairScheduler:
 
 
 class _Queue:
-    """The waiting requests of a key, oldest first: those that were woken too early, and the new ones."""
+    """The waiting requests of a key, oldest first: requests that were woken too early, and new requests."""
 
     def __init__(self) -> None:
         self.woken: deque[asyncio.Future[None]] = deque()
@@ -110,6 +114,6 @@ class _Queue:
 
 
 def _key(environ: WSGIEnvironment) -> str:
-    """Return the access key, however its header is written, or the client's address if there is none."""
+    """Return the access key of a request, independent of the form of its header, or else the client's address."""
     authorization: str = environ.get("HTTP_AUTHORIZATION", "")
     return authorization.rstrip().rpartition(" ")[2] or str(environ.get("REMOTE_ADDR", ""))

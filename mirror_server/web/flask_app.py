@@ -1,8 +1,8 @@
-"""The Flask app: a plain WSGI app that any WSGI server runs.
+"""The Flask app, which is a plain WSGI app that any WSGI server can run.
 
 A view that has to wait returns a :class:`~mirror_server.views.deferred_responses.DeferredResponse`. The server of this
-project waits without a thread (:mod:`mirror_server.web.asgi_bridge`): it accepts such a response through a callable in
-the WSGI environment. Under any other server the request blocks its thread, up to a time limit.
+project (:mod:`mirror_server.web.asgi_bridge`) waits without blocking a thread. It accepts the response through a
+function in the WSGI environment. On any other server the request blocks its thread, up to a time limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SLASHES = re.compile("/{2,}")
 
 
 class MirrorApp(Flask):
-    """A Flask app with deferred responses, and with paths in which trailing and doubled slashes are ignored.
+    """A Flask app with deferred responses. It ignores trailing and repeated slashes in paths.
 
     All additions use hooks of Flask.
 
@@ -48,17 +48,17 @@ class MirrorApp(Flask):
         services: The services that the views use.
 
     Attributes:
-        blocking_polls: Slots for polls and streams that each block a thread.
-        stopping: Set when the server stops, to end these polls and streams early.
-        is_disconnected: Returns whether the client of a request that blocks a thread has closed its connection. A
-            server that can detect this replaces it.
+        blocking_polls: The slots for polls and streams that each block a thread.
+        stopping: An event that is set when the server stops, to end these polls and streams early.
+        is_disconnected: A function that returns whether the client of a request that blocks a thread has disconnected.
+            A server that can detect this replaces the function.
     """
 
     def __init__(self, services: Services) -> None:
         super().__init__("mirror_server", static_folder=None)
         self.extensions[SERVICES] = services
         self.config["MAX_CONTENT_LENGTH"] = services.settings.max_body_bytes
-        # Werkzeug would redirect such a request; :meth:`wsgi_app` changes the path instead.
+        # Werkzeug would redirect such a request. Instead, :meth:`wsgi_app` changes the path.
         self.url_map.merge_slashes = False
         self.blocking_polls = Slots.of_polls(services.settings.max_blocking_polls, services.settings.poll_share)
         self.stopping = threading.Event()
@@ -71,15 +71,15 @@ class MirrorApp(Flask):
         self.register_error_handler(Exception, lambda error: self._respond_to(error, request.environ))
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Find the route of a request by its path only; the host is ignored."""
-        # For a websocket upgrade only Flask's own adapter knows the routes.
+        """Find the route of a request only by its path. The host is ignored."""
+        # For a websocket upgrade, only Flask's own adapter finds the route.
         if request is None or "HTTP_UPGRADE" in request.environ:
             return super().create_url_adapter(request)
         environ = request.environ
         return self.url_map.bind("", path_info=get_path_info(environ), default_method=environ["REQUEST_METHOD"])
 
     def wsgi_app(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Serve one request; trailing and doubled slashes mean the same path. Source: wire.md 0 and 9."""
+        """Serve one request. Trailing and repeated slashes in the path are ignored. Source: wire.md 0 and 9."""
         environ[_BEGAN] = time.perf_counter()
         path = _SLASHES.sub("/", environ["PATH_INFO"]).rstrip("/") or "/"
         for rewrite in self._rewrite_path:
@@ -88,15 +88,16 @@ class MirrorApp(Flask):
         return super().wsgi_app(environ, start_response)
 
     def _admit(self) -> Response | None:
-        """Check each request before its view is called. If this returns a response, the view is not called."""
+        """Check each request before its view is called. If this method returns a response, the view is not called."""
         current = _current_request()
         return self._admission.admit(current, self.view_functions.get(current.endpoint or ""))
 
     def _finish(self, response: Response) -> Response:
-        """Complete each response; a delayed one is passed to the server, or waited for."""
+        """Complete each response. A deferred response is passed to the server, or this method waits for it."""
         current = _current_request()
         environ = current.environ
-        # Clients choose paths and methods that match no rule. Each distinct one would become a metric.
+        # Requests without a matching rule get an empty route, because each distinct path or method would become a
+        # metric.
         environ[_ROUTE] = (current.method, current.url_rule.rule) if current.url_rule else ("", "")
         accept = environ.get(DEFER, self._acquire_slot)
         while isinstance(response, (DeferredResponse, StreamedResponse)):
@@ -110,14 +111,15 @@ class MirrorApp(Flask):
                 return response
             else:
                 response = self._blocking_response(response, environ)
-        # Status 100 is neither logged nor counted: the request itself will be.
+        # A response with status 100 is neither logged nor counted, because the request itself is logged and counted
+        # later.
         return response if response.status_code == 100 else self.finish(response, environ)
 
     def _respond_to(self, error: Exception, environ: WSGIEnvironment) -> Response:
         return error_response_to(error, environ, max_body_bytes=self.config["MAX_CONTENT_LENGTH"])
 
     def _acquire_slot(self, response: DeferredResponse | StreamedResponse) -> ApiError | None:
-        """Acquire a slot until the response is closed. The limit keeps threads free for other requests."""
+        """Acquire a slot until the response is closed. The limit leaves threads free for other requests."""
         if isinstance(response, StreamedResponse):
             response.is_interrupted = self._cancellation_of(request.environ)
         elif not response.is_poll:
@@ -134,7 +136,7 @@ class MirrorApp(Flask):
                 deferred.wait(self._cancellation_of(environ))
             else:
                 deferred.wait()
-            # If the client has disconnected, leave the data for its next poll.
+            # If the client has disconnected, the data must remain for its next poll.
             if deferred.consumes and self.is_disconnected(environ):
                 return Response(status=204)
             response = self.current_response(deferred, environ)
@@ -145,14 +147,14 @@ class MirrorApp(Flask):
             deferred.close()
 
     def _cancellation_of(self, environ: WSGIEnvironment) -> Callable[[], bool]:
-        """Return a check whether a request that blocks a thread can end early."""
+        """Return a function that checks whether a request that blocks a thread can end early."""
         return lambda: self.stopping.is_set() or self.is_disconnected(environ)
 
     def current_response(self, deferred: DeferredResponse, environ: WSGIEnvironment) -> Response:
         """Return the current response of a pending request, before :meth:`finish`.
 
-        Of what was checked at admission, only the key can have changed. It is checked again for responses with data;
-        see :class:`DeferredResponse`.
+        The key is checked again for responses with data, because it may have expired since the admission; see
+        :class:`DeferredResponse`. All other results of the admission stay valid.
         """
         try:
             if deferred.rechecks_key:
@@ -160,7 +162,8 @@ class MirrorApp(Flask):
             return deferred.current_response()
         except Exception as error:  # any exception becomes an error body
             response = self._respond_to(error, environ)
-            # The traceback refers to the future, which refers to the error: a cycle that only the collector would free.
+            # The traceback refers to the future, and the future refers to the error. Only the garbage collector could
+            # free this cycle.
             error.__traceback__ = None
             return response
 
@@ -173,7 +176,7 @@ class MirrorApp(Flask):
         if isinstance(response, DeferredResponse):
             return response
         if not isinstance(response, SharedResponse):
-            # Adding is faster than replacing, and no view sets these headers.
+            # Adding a header is faster than replacing it, and no view sets these headers.
             response.headers.add(REQUEST_ID_HEADER, request_id(environ))
             if not isinstance(response, CacheableResponse):
                 response.headers.add(*NO_STORE)
@@ -204,7 +207,7 @@ def create_app(services: Services) -> MirrorApp:
 
 
 def _routes_of(app: MirrorApp) -> Iterator[tuple[str, str]]:
-    """Yield each route, without the names of its parameters, and the extension that it belongs to."""
+    """Yield each route with the extension that it belongs to. The names of the route's parameters are left out."""
     for rule in app.url_map.iter_rules():
         name = extension_of(app.view_functions[rule.endpoint].__module__)
         path = re.sub(r"<(\w+:)?\w+>", r"<\1...>", rule.rule)
@@ -214,6 +217,6 @@ def _routes_of(app: MirrorApp) -> Iterator[tuple[str, str]]:
 
 
 def _current_request() -> Request:
-    """Return the request itself; the proxy would look it up at each use."""
+    """Return the current request object. Flask's proxy would look it up at each use."""
     current: Request = request._get_current_object()  # type: ignore[attr-defined] # a proxy has it
     return current

@@ -1,4 +1,4 @@
-"""Runs the server: a socket, uvicorn, the bridge."""
+"""Running the server with a listening socket, uvicorn and the ASGI bridge."""
 
 from __future__ import annotations
 
@@ -25,19 +25,22 @@ _COLLECT_ALL_EVERY = 100
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Upgrade = Callable[[HttpToolsProtocol], Callable[[bytes], None] | None]
-"""Upgrades a connection to another protocol; ``ws`` in uvicorn's configuration.
+"""A function that upgrades a connection to another protocol. It is ``ws`` in uvicorn's configuration.
 
-Called on the event loop when the head of a request with ``Upgrade`` was read and no other request of the connection is
-in progress. The returned function takes over the connection, and is called with the bytes after the head. ``None``
-means that the request is served as one without ``Upgrade``. It may raise a :class:`ApiError`.
+It is called on the event loop when the head of a request with ``Upgrade`` was read and no other request of the
+connection is in progress. It returns a function that takes over the connection and is called with the bytes after the
+head. If it returns ``None``, the request is served as a request without ``Upgrade``. It may raise a :class:`ApiError`.
 """
 
 
 class _StopSignals:
-    """Handles the signals that end a process, from before the event loop runs until everything is closed.
+    """A handler of the signals that end a process.
 
-    A KeyboardInterrupt during an import would leave Python's import lock acquired. Then each thread that imports
-    something later, for instance to close down, would block for ever. Signals before :meth:`handle_with` are stored.
+    It is active from before the event loop runs until everything is closed.
+
+    A KeyboardInterrupt during an import would leave Python's import lock acquired. Then any thread that imports a
+    module later, for example to close down, would block forever. Therefore signals are stored until
+    :meth:`handle_with` is called.
     """
 
     def __init__(self) -> None:
@@ -54,7 +57,7 @@ class _StopSignals:
             signal.signal(sig, handler)
 
     def handle_with(self, handler: Callable[[int, FrameType | None], None]) -> None:
-        """Set the handler, and call it for the signals that were stored."""
+        """Set the function that handles signals, and call it for the signals that were stored."""
         self._handler = handler
         while self._pending:
             handler(self._pending.pop(0), None)
@@ -67,7 +70,7 @@ class _StopSignals:
 
 
 class _Server(uvicorn.Server):
-    """Ends the open polls at the first signal, so that stopping does not wait for them."""
+    """A uvicorn server that ends the open polls at the first signal, so that the shutdown does not wait for them."""
 
     def __init__(self, config: uvicorn.Config, bridge: ASGIBridge, accept: Callable[..., Any]) -> None:
         super().__init__(config)
@@ -82,10 +85,10 @@ class _Server(uvicorn.Server):
         self.servers += accepting or ()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
-        """Start to stop, or stop at once at a second Ctrl-C.
+        """Begin the shutdown, or stop immediately after a second Ctrl-C.
 
-        This does not store the signal as uvicorn does: uvicorn would raise it again at its end, and that would
-        interrupt closing the services.
+        Unlike uvicorn, this method does not store the signal. Uvicorn would raise the stored signal again at its end,
+        which would interrupt the closing of the services.
         """
         self._bridge.stop_waiting()
         self.force_exit = self.should_exit and sig == signal.SIGINT
@@ -93,18 +96,18 @@ class _Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 selects a free port.
+    """Return a listening socket. Port 0 selects a free port.
 
     Raises:
         CannotServe: The address is in use, or does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    # Otherwise a restarted server could not listen while old connections are in the state TIME_WAIT.
+    # Without this option, a restarted server could not listen while old connections are in the state TIME_WAIT.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # From here on clients can connect and wait for the server to start, and the port is taken for others.
+        # From now on, clients can connect and wait for the server to start, and no other process can use the port.
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
@@ -115,13 +118,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(services: Services, listener: socket.socket, announce: Callable[[str], None] = lambda _: None) -> None:
-    """Serve until a signal stops the server; then everything that was accepted is on disk.
+    """Run the server until a signal stops it. After that, everything that was accepted is on disk.
 
     Args:
-        services: The services; closed at the end.
-        listener: The socket that clients connect to.
-        announce: Called with ``http`` or ``https`` when the server listens and handles signals. So a program that reads
-            the announcement can send a signal.
+        services: The services of the server. They are closed at the end.
+        listener: The socket to which clients connect.
+        announce: A function that is called with ``http`` or ``https`` when the server listens and handles signals. So
+            a program that reads the announcement can send a signal.
 
     Raises:
         DatabaseError: The database no longer responds.
@@ -141,10 +144,10 @@ def serve(services: Services, listener: socket.socket, announce: Callable[[str],
 
 
 def _collect_rarely() -> None:
-    """Let the garbage collector examine young objects as usual, and old ones rarely.
+    """Configure the garbage collector to examine young objects as usual, and old objects rarely.
 
-    Thousands of open polls are millions of objects. To examine them all takes most of a second, in which no request is
-    served, and frees nothing: reference counts already free the objects of completed requests.
+    Thousands of open polls are millions of objects. Examining all of them takes most of a second, during which no
+    request is served. It also frees nothing, because reference counts already free the objects of completed requests.
     """
     gc.collect()
     gc.freeze()
@@ -165,7 +168,7 @@ def _server_of(services: Services) -> _Server:
         log_config=None,
         access_log=False,
         server_header=False,
-        # The trusted proxies are a setting of this server's own.
+        # The server has its own setting for trusted proxies.
         proxy_headers=False,
         timeout_graceful_shutdown=_STOP_SECONDS,
         backlog=_BACKLOG,

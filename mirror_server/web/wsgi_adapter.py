@@ -33,14 +33,15 @@ _REQUEST_ID = REQUEST_ID_HEADER.lower().encode()
 
 
 class Unfinished:
-    """Accepts the delayed or streamed response of a request, if the app returns one, for the server to complete.
+    """A holder for the deferred or streamed response of a request, which the server completes.
 
     Args:
-        environ: The request.
-        slots: Slots for polls and for responses that stay open as long; each uses one.
+        environ: The WSGI environment of the request.
+        slots: The slots for polls and for other responses that stay open for a long time. Each such response uses one
+            slot.
 
     Attributes:
-        response: The response to complete.
+        response: The response to complete, or ``None``.
     """
 
     __slots__ = ("_environ", "_slot_owner", "_slots", "response")
@@ -52,7 +53,7 @@ class Unfinished:
         self._slot_owner: str | None = None
 
     def accept(self, response: DeferredResponse | StreamedResponse) -> ApiError | None:
-        """Accept a response; see :data:`~mirror_server.views.deferred_responses.DEFER`."""
+        """Accept a response. See :data:`~mirror_server.views.deferred_responses.DEFER`."""
         if response.is_poll:
             application = log_details(self._environ)["application"]
             api_error = self._slots.acquire(application)
@@ -63,8 +64,8 @@ class Unfinished:
         return None
 
     def release(self) -> None:
-        """Release the request, the response, and the slot if there is one."""
-        # They refer to this object: a cycle that only the garbage collector would free.
+        """Release the request, the response, and the slot if the response used one."""
+        # These objects refer to this object. Only the garbage collector could free such a cycle.
         self._environ = {}
         self.response = None
         if self._slot_owner is not None:
@@ -73,11 +74,11 @@ class Unfinished:
 
 
 class WSGIResponse:
-    """A response of the WSGI app, to be sent over ASGI.
+    """A response of the WSGI app, which is sent over ASGI.
 
     Args:
-        status: The status.
-        lines: The headers as sent over the wire, each with its line end.
+        status: The status code.
+        lines: The headers as they are sent to the client, each with its line end.
         body: The body.
     """
 
@@ -109,17 +110,17 @@ class WSGIResponse:
     ) -> Callable[[bytes], object]:
         self.status = int(status[:3])
         self.lines = "".join([f"{name.lower()}: {value}\r\n" for name, value in headers]).encode("latin-1")
-        # WSGI requires a function that writes; Flask never calls it.
+        # WSGI requires a function that writes. Flask never calls it.
         return lambda _: None
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers as pairs of name and value."""
+        """The headers as pairs of a name and a value."""
         found = (line.partition(b": ") for line in self.lines.split(b"\r\n")[:-1])
         return [(name, value) for name, _, value in found]
 
     async def send(self, send: Send, *, is_last: bool = False) -> None:
-        """Send the response, in one write if possible. After the last response the connection is closed."""
+        """Send the response, with one write if possible. If ``is_last`` is set, the connection is closed afterwards."""
         if is_last:
             self.lines += b"connection: close\r\n"
         elif self.send_at_once(send):
@@ -128,28 +129,28 @@ class WSGIResponse:
         await send_in_chunks(send, self.body, is_end=True)
 
     async def begin(self, send: Send) -> None:
-        """Send only the head."""
+        """Send only the status and the headers."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
 
     def send_at_once(self, send: Send) -> bool:
-        """Send the response in one write, without waiting. Return false if this is not possible; nothing is sent then.
+        """Send the response with one write, without waiting. If this is not possible, send nothing and return false.
 
-        Uvicorn validates each header and writes head and body separately. For thousands of equal responses that takes
-        longer than sending them. The waiting task then finds that the request is complete.
+        Uvicorn validates each header, and writes head and body separately. For thousands of equal responses, this
+        takes longer than sending them. The waiting task then notices that the request is complete.
         """
         cycle = _cycle_of(send)
         if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _CHUNK_BYTES:
             return False
-        # Without a length, uvicorn sends chunks.
+        # Without a content length, uvicorn sends chunks.
         if b"\r\ncontent-length: " not in self.lines and self.status not in _WITHOUT_BODY:
             return False
         if cycle.disconnected:
             return True
-        # After the last response uvicorn has to close the connection.
+        # After the last response, uvicorn has to close the connection.
         if cycle.flow.write_paused or not cycle.keep_alive:
             return False
         common = [b"%b: %b\r\n" % header for header in cycle.default_headers]
-        # As uvicorn does when it sends a complete response.
+        # Uvicorn makes the same changes when it sends a complete response.
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         cycle.transport.write(b"".join([STATUS_LINE[self.status], *common, self.lines, b"\r\n", self.body]))
@@ -159,7 +160,7 @@ class WSGIResponse:
 
 
 async def send_in_chunks(send: Send, content: bytes, *, is_end: bool) -> None:
-    """Send content in chunks: each is sent once the client has received most of the previous ones."""
+    """Send content in chunks. Each chunk is sent when the client has received most of the previous chunks."""
     last = len(content) - _CHUNK_BYTES
     for begin in range(0, max(last, 0), _CHUNK_BYTES):
         await send({"type": "http.response.body", "body": content[begin : begin + _CHUNK_BYTES], "more_body": True})
@@ -169,20 +170,20 @@ async def send_in_chunks(send: Send, content: bytes, *, is_end: bool) -> None:
 
 
 def _cycle_of(send: object) -> RequestResponseCycle | None:
-    """Return uvicorn's object of a request, to which ``send`` belongs, or ``None`` under another server."""
+    """Return uvicorn's object of the request to which ``send`` belongs, or ``None`` on another server."""
     cycle = getattr(send, "__self__", None)
     return cycle if isinstance(cycle, RequestResponseCycle) else None
 
 
 class Backpressure:
-    """Unsent response bytes per application.
+    """A counter of the unsent response bytes of each application.
 
     Args:
-        most_bytes: An application with this many unsent bytes gets no further responses until some were sent.
+        most_bytes: The limit. An application that reaches it gets no further responses until some bytes were sent.
 
     Attributes:
-        by_application: The unsent bytes.
-        drained: Set when some bytes were sent.
+        by_application: The unsent bytes by application.
+        drained: An event that is set when some bytes were sent.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -192,7 +193,7 @@ class Backpressure:
 
     @property
     def total_bytes(self) -> int:
-        """The unsent bytes of all applications."""
+        """The unsent bytes of all applications together."""
         return self.by_application.total()
 
     def is_full(self, app_id: str) -> bool:
@@ -201,15 +202,15 @@ class Backpressure:
 
 
 class ResponseReader:
-    """The client of one request. Sends responses as fast as the client reads, and counts the unsent bytes.
+    """The client of one request. It sends responses as fast as the client reads, and counts the unsent bytes.
 
     Args:
         backpressure: The counter of unsent bytes.
-        app_id: The client's application.
-        send: Sends to the client.
+        app_id: The id of the client's application.
+        send: The ASGI function that sends messages to the client.
 
     Attributes:
-        send: Sends to the client, without counting.
+        send: The ASGI function that sends messages to the client, without counting their bytes.
     """
 
     __slots__ = ("_app_id", "_backpressure", "send")
@@ -221,7 +222,10 @@ class ResponseReader:
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether the client is known to have disconnected. The task of the request notices this a moment later."""
+        """Whether the client has disconnected, as far as uvicorn knows.
+
+        The task of the request notices this a moment later.
+        """
         cycle = _cycle_of(self.send)
         return cycle is not None and cycle.disconnected
 
@@ -231,9 +235,10 @@ class ResponseReader:
         return self._backpressure.is_full(self._app_id)
 
     async def wait_for_room(self) -> None:
-        """Wait until the application may get another response.
+        """Wait until the application may receive another response.
 
-        Then it has read some bytes, or its connections have ended. Connections of clients that read nothing time out.
+        This is the case when the application has read some bytes or its connections have ended. A connection whose
+        client reads nothing ends after a timeout.
         """
         while self.must_wait:
             self._backpressure.drained.clear()
@@ -269,7 +274,7 @@ def environ_of(scope: Message) -> WSGIEnvironment:
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
-        # WSGI represents bytes as text in latin-1 (PEP 3333).
+        # WSGI represents bytes as a string in latin-1 (PEP 3333).
         "PATH_INFO": scope["path"].encode("utf-8").decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_NAME": server[0],
@@ -289,8 +294,8 @@ def environ_of(scope: Message) -> WSGIEnvironment:
         _put_header(environ, name.decode("latin-1"), value.decode("latin-1"))
     if CALLER in scope:
         environ[CALLER] = scope[CALLER]
-    # The body is read completely before the app is called. Werkzeug would treat a chunked body as endless and
-    # silently truncate it at the limit.
+    # The body is read completely before the app is called. Without this change, Werkzeug would treat a chunked body as
+    # endless and silently truncate it at the limit.
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_LENGTH"] = "0"
     return environ
@@ -298,7 +303,8 @@ def environ_of(scope: Message) -> WSGIEnvironment:
 
 def _put_header(environ: WSGIEnvironment, name: str, value: str) -> None:
     if "_" in name:
-        # It would look like the same name with hyphens, which a trusted proxy adds, replaces or removes.
+        # In the environment, the name would look like the name with hyphens, which a trusted proxy adds, replaces or
+        # removes.
         return
     if name in {"content-type", "content-length"}:
         environ[name.replace("-", "_").upper()] = value

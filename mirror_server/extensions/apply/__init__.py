@@ -1,7 +1,7 @@
-"""Presubscription rules applied at once to registered devices: ``PUT /v2/subscriptions?apply=now``.
+"""Immediate application of presubscription rules to registered devices: ``PUT /v2/subscriptions?apply=now``.
 
-Without ``apply`` rules are checked when a device next registers or updates its registration. A thread applies them in
-batches, and continues after a restart. Start reading with ``applier``.
+Without ``apply``, the rules are applied to a device when it next registers or updates its registration. With
+``apply``, a thread applies the rules in batches, and continues after a restart. Read ``applier`` first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MEANING = (
 
 @extends
 def storage() -> Storage:
-    """Return the table with the progress of applying rules; it belongs to the rules of an application."""
+    """Return the table with the progress of applying the rules of each application."""
     from mirror_server.store.backend import Storage
     from mirror_server.store.schema import Branch
 
@@ -38,7 +38,7 @@ def storage() -> Storage:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the service that applies rules."""
+    """Build the service that applies rules."""
     from mirror_server.extensions.apply.applier import APPLY, RuleApplier
 
     applier = RuleApplier(services.database, services.subscriptions, services.is_leader)
@@ -48,7 +48,7 @@ def build(services: Services) -> Sequence[object]:
 
 @extends
 def rules_put() -> Callable[[Session, str], Future[None] | None]:
-    """Read the parameter ``apply``."""
+    """Parse the parameter ``apply``."""
     from mirror_server.extensions.apply.applier import RuleApplier
     from mirror_server.views.requests import check_query, query_choice, services
 
@@ -59,7 +59,7 @@ def rules_put() -> Callable[[Session, str], Future[None] | None]:
 
 @extends
 def extend_openapi(document: dict[str, Any]) -> None:
-    """Describe the parameter ``apply``."""
+    """Add the parameter ``apply`` to the OpenAPI document."""
     operation = document["paths"]["/v2/subscriptions"]["put"]
     operation["description"] += _MEANING
     operation["parameters"].insert(

@@ -1,4 +1,7 @@
-"""Applies presubscription rules to the registered devices, in batches. Source: specification 3.3; wire.md 3."""
+"""The service that applies presubscription rules to the registered devices, in batches.
+
+Source: specification 3.3; wire.md 3.
+"""
 
 from __future__ import annotations
 
@@ -20,33 +23,34 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import AGAIN, Session
 
 APPLY = "apply"
-"""The signal that rules are to be applied."""
+"""The kind of signal that is published when there are rules to apply."""
 
 _log = logging.getLogger(__name__)
 
 _RESOURCES_PER_BATCH = 2000
 _STORED_PER_TRANSACTION = 100
-"""Maximum number of subscriptions per transaction. A transaction delays all others for a few milliseconds."""
+"""The maximum number of subscriptions per transaction. A transaction delays all others for a few milliseconds."""
 
 _BATCHES_WAITED_FOR = 50
-"""After this many batches, about a second, the request that put the rules waits no longer."""
+"""The number of batches, which take about a second, after which the request that put the rules receives its response.
+"""
 
 _MAX_WAIT_SECONDS = 10.0
-"""The request also waits no longer if a slow disk needs more time."""
+"""The maximum time in seconds before that request receives its response, if a slow disk needs more time."""
 
 _STOP_SECONDS = 3
 
 
 class RuleApplier:
-    """Applies rules that were put with ``apply=now``, on a thread that ends when no rules are left.
+    """The service that applies rules which were put with ``apply=now``. Its thread ends when no rules are left.
 
     Resources are read and matched outside the transaction that stores the subscriptions. The progress is stored with
-    each batch, so that this process continues there after a restart, or another process does.
+    each batch. So this process continues at the same point after a restart, or another process does.
 
     Args:
-        database: The database of the rules.
-        subscriptions: The subscription service, which has the indexes of rules.
-        is_leader: Returns whether this process is the leader.
+        database: The database with the rules.
+        subscriptions: The subscription service, which caches the indexes of rules.
+        is_leader: A function that returns whether this process is the leader.
     """
 
     def __init__(self, database: Database, subscriptions: SubscriptionService, is_leader: Callable[[], bool]) -> None:
@@ -58,7 +62,7 @@ class RuleApplier:
         self._has_work = False
         self._is_stopping = False
         self._batches = 0
-        # Each with the number of the batch and the time after which it is done.
+        # Each future, with the number of the batch and the time after which it completes.
         self._waiting: list[tuple[int, float, Future[None]]] = []
 
     @extends(specname="lead")
@@ -78,7 +82,7 @@ class RuleApplier:
 
     @extends
     def resumed(self, session: Session, since: Instant) -> None:  # noqa: ARG002 - as the hook is called
-        """Continue with rules that could not be read or stored while the database failed."""
+        """Continue with rules that could not be read or stored during a failure of the database."""
         session.after_commit(self.wake)
 
     @extends
@@ -91,17 +95,20 @@ class RuleApplier:
             thread.join(_STOP_SECONDS)
 
     def rules_put(self, session: Session, app_id: str, *, apply_now: bool) -> Future[None] | None:
-        """Stop applying the previous rules. With ``apply_now``, start applying those that are stored now.
+        """Stop applying the previous rules.
+
+        With ``apply_now``, start applying the rules that are stored in this transaction.
 
         Returns:
-            A future that is done when the rules are applied, or applied to many devices.
+            A future that completes when the rules are applied to all devices. In a large fleet it completes earlier,
+            usually after about a second.
         """
         store.end(session, app_id)
         if not apply_now:
             return None
         store.begin(session, app_id)
         applied: Future[None] = Future()
-        # Called before the first batch starts, however long that takes.
+        # Called before the first batch starts, even if the start takes long.
         session.publish(APPLY, here=lambda: self._start_waiting(applied))
         return applied
 
@@ -109,7 +116,7 @@ class RuleApplier:
         with self._lock:
             is_stopping = self._is_stopping
             if not is_stopping:
-                # The thread may be about to end. It checks this flag before.
+                # The thread may be about to end. It checks this flag before it ends.
                 self._has_work = True
                 until = time.monotonic() + _MAX_WAIT_SECONDS
                 self._waiting.append((self._batches + _BATCHES_WAITED_FOR, until, applied))
@@ -135,7 +142,7 @@ class RuleApplier:
                 app_id = None
 
     def _is_over(self, *, found_none: bool) -> bool:
-        """Return whether no batch is left to apply, and complete the futures that have waited long enough."""
+        """Return whether no batch is left to apply. Complete the futures that have waited long enough."""
         with self._lock:
             self._batches += 1
             is_over = self._is_stopping or (found_none and not self._has_work)
@@ -151,10 +158,10 @@ class RuleApplier:
         return is_over
 
     def _apply_batch(self, after: str) -> str | None:
-        """Apply the rules of the next application after this one to a batch of resources.
+        """Apply the rules of the next application after ``after`` to a batch of resources.
 
         Returns:
-            The application, or ``None`` if no rules are left to apply.
+            The id of the application, or ``None`` if no rules are left to apply.
         """
         with self._database.read() as session:
             pending = store.next_to_apply(session, after)
@@ -164,8 +171,8 @@ class RuleApplier:
             matched = self._match(session, pending, found)
         reached = found[-1][:2] if found else (pending.device_id, pending.path)
         for chunk in _chunks(matched, reached, is_end=len(found) < _RESOURCES_PER_BATCH):
-            # Not dropped after a change of the leader: ``_store`` itself checks whether the progress is still the
-            # stored one.
+            # The work must not be dropped after a change of the leader. ``_store`` itself checks whether the stored
+            # progress is unchanged.
             self._database.submit_durable(partial(self._store, pending=pending, chunk=chunk), by_leader=False).result()
             pending = pending._replace(device_id=chunk.reached[0], path=chunk.reached[1])
         return pending.app_id
@@ -183,7 +190,7 @@ class RuleApplier:
         ]
 
     def _store(self, session: Session, pending: RulesToApply, chunk: _Chunk) -> None:
-        # Meanwhile the rules may have been replaced or put once more, or another process may have been faster.
+        # In the meantime the rules may have been replaced or put again, or another process may have been faster.
         if not store.advance(session, pending, chunk.reached, is_all=chunk.is_last):
             return
         first, last, app_id = pending.device_id, chunk.reached[0], pending.app_id
@@ -194,11 +201,11 @@ class RuleApplier:
 
 
 class _Chunk(NamedTuple):
-    """The subscriptions of one transaction.
+    """The subscriptions that are stored in one transaction.
 
     Attributes:
-        matched: The resources that rules match.
-        reached: The last resource that was compared with them, as device id and path.
+        matched: The resources that match rules.
+        reached: The device id and the path of the last resource that was compared with the rules.
         is_last: Whether no resources follow.
     """
 
@@ -208,7 +215,10 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(matched: Sequence[Matched], reached: tuple[str, str], *, is_end: bool) -> Iterator[_Chunk]:
-    """Yield the chunks to store. A device in two of them gets at most two subscribe commands for a resource."""
+    """Yield the chunks to store.
+
+    A device that is in two chunks receives at most two subscribe commands for a resource.
+    """
     for begin in range(0, max(1, len(matched)), _STORED_PER_TRANSACTION):
         batch = matched[begin : begin + _STORED_PER_TRANSACTION]
         if begin + _STORED_PER_TRANSACTION < len(matched):

@@ -11,7 +11,7 @@ from mirror_server.store.subscriptions import PRESUBSCRIBE, RETRY_REJECTED
 
 
 def begin(session: Session, app_id: str) -> None:
-    """Start to apply the rules of an application, if it has any, to the registered devices."""
+    """Start applying the rules of an application, if it has any, to the registered devices."""
     session.run(
         "INSERT INTO applying_rules (app_id, revision, rules, device_id, path)"
         " SELECT app_id, :revision, rules, '', '' FROM presubscriptions WHERE app_id = :app_id",
@@ -29,9 +29,9 @@ class RulesToApply(NamedTuple):
     """Rules that are being applied to the registered devices.
 
     Attributes:
-        app_id: The application.
-        revision: Distinguishes these rules from later ones.
-        device_id: The device of the last resource they were applied to; ``""`` if there is none yet.
+        app_id: The id of the application.
+        revision: A number that distinguishes these rules from later ones.
+        device_id: The device of the last resource to which the rules were applied, or ``""`` if there is none yet.
         path: The path of that resource.
         rules: The rules as JSON.
     """
@@ -44,9 +44,10 @@ class RulesToApply(NamedTuple):
 
 
 def next_to_apply(session: Session, after: str) -> RulesToApply | None:
-    """Return the rules to apply of the next application after this one; after the last one the first one follows.
+    """Return the rules of the next application after ``after`` that are still to be applied.
 
-    Rules that were put while this extension was left out replace earlier ones, and are not applied.
+    After the last application, the first one follows. Rules that are put while this extension is left out replace
+    these rules. Then neither of them is applied.
     """
     row = session.row(
         "SELECT a.app_id, revision, device_id, path, a.rules FROM applying_rules a"
@@ -61,10 +62,10 @@ def advance(session: Session, applied: RulesToApply, last: tuple[str, str], *, i
     """Store that rules were applied to further resources. Return false if they were replaced or already advanced.
 
     Args:
-        session: The transaction.
-        applied: The rules, and the last resource they were applied to before.
-        last: The last resource they were applied to, as device id and path.
-        is_all: Whether no resource follows.
+        session: The current transaction.
+        applied: The rules, and the last resource to which they had been applied before.
+        last: The device id and the path of the last resource to which they were applied now.
+        is_all: Whether no resources follow.
     """
     where = " WHERE app_id = :app_id AND revision = :revision AND device_id = :device_id AND path = :path"
     of_rules, now = applied._asdict(), {}
@@ -77,9 +78,9 @@ def advance(session: Session, applied: RulesToApply, last: tuple[str, str], *, i
 
 
 def resources_after(session: Session, device_id: str, path: str, *, most: int) -> list[tuple[str, str, int]]:
-    """Return up to ``most`` resources of all devices after this one, by device id and path.
+    """Return up to ``most`` resources of all devices, starting after the given resource, by device id and path.
 
-    Each is a tuple of device id, path, and 1 if its device has it and it is observable, else 0.
+    Each result is a tuple of the device id, the path, and 1 if the device has the resource and can observe it, or 0.
     """
     rows = session.rows(
         "SELECT device_id, path, CASE WHEN present = 1 AND observable = 1 THEN 1 ELSE 0 END FROM resources"
@@ -92,7 +93,7 @@ def resources_after(session: Session, device_id: str, path: str, *, most: int) -
 
 
 def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
-    """Return the devices among these that are currently registered."""
+    """Return the devices with these ids that are currently registered."""
     rows: list[Row] = []
     for batch in batches(device_ids):
         marks = ", ".join("?" * len(batch))
@@ -104,12 +105,12 @@ def registered(session: Session, device_ids: Sequence[str]) -> list[DeviceRow]:
 
 
 class Matched(NamedTuple):
-    """A resource that a presubscription rule matches, with the matched properties of its device.
+    """A resource that matches a presubscription rule, with the properties of its device at the time of the match.
 
     Attributes:
-        position: The position of the first rule that matches it. Resources of a lower one are subscribed first.
-        device_id: The device.
-        path: The resource.
+        position: The position of the first rule that matches. Resources with a lower position are subscribed first.
+        device_id: The id of the device.
+        path: The path of the resource.
         endpoint_name: The endpoint name of the device.
         endpoint_type: The endpoint type of the device.
     """
@@ -122,10 +123,10 @@ class Matched(NamedTuple):
 
 
 def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> None:
-    """Request subscriptions to these resources for an application, in a later transaction than the match.
+    """Subscribe an application to these resources. This runs in a later transaction than the match.
 
-    Existing subscriptions are kept. Resources of a device that is no longer registered, or whose name or type has
-    changed, are skipped: its next registration applies the rules.
+    Existing subscriptions are not changed. Resources are skipped if their device is no longer registered, or if its
+    name or type has changed. The next registration of such a device applies the rules.
     """
     session.run_many(
         PRESUBSCRIBE.format(
@@ -139,7 +140,10 @@ def add_matched(session: Session, app_id: str, matched: Iterable[Matched]) -> No
 
 
 def retry_rejected(session: Session, first: str, last: str, app_id: str) -> None:
-    """Request rejected subscriptions of an application again, of devices in a range of ids that have the resource."""
+    """Make the rejected subscriptions of an application pending again, for devices in a range of ids.
+
+    Subscriptions to resources that their device no longer has stay rejected.
+    """
     session.run(
         f"{RETRY_REJECTED} AND device_id BETWEEN :first AND :last AND app_id = :app_id",
         first=first,
@@ -149,7 +153,7 @@ def retry_rejected(session: Session, first: str, last: str, app_id: str) -> None
 
 
 def devices_to_subscribe(session: Session, first: str, last: str, app_id: str) -> list[str]:
-    """Return the devices in a range of ids to which a subscribe command of an application is pending."""
+    """Return the devices in a range of ids for which a subscribe command of the application is pending."""
     rows = session.rows(
         "SELECT DISTINCT s.device_id FROM subscriptions s"
         " JOIN resources r ON r.device_id = s.device_id AND r.path = s.path"

@@ -1,6 +1,6 @@
 """Older calls of the public API, for programs that were written for its first versions."""
 
-# Start reading with ``device_calls``.
+# Read ``device_calls`` first.
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 _UNVERSIONED = "mirror.unversioned"
-"""Key of the WSGI environment of a request whose path had no version."""
+"""The key in the WSGI environment of a request whose path had no version."""
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the service that delays requests until their programs know the async-id."""
+    """Build the service that delays requests until their clients have received the async-id."""
     from mirror_server.extensions.compat.delayed_requests import DelayedRequests
 
     return [DelayedRequests(services)]
@@ -62,6 +62,6 @@ def response_ready(
     route: tuple[str, str],
     seconds: float,  # noqa: ARG001 - the signature of the hook
 ) -> None:
-    """Respond with 204 to rules at the path without a version: those programs accept no other success code."""
+    """Respond with 204 to rules at the path without a version, because older programs accept no other success code."""
     if response.status_code == 202 and route == ("PUT", "/v2/subscriptions") and _UNVERSIONED in environ:
         response.status_code = 204

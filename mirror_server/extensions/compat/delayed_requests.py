@@ -1,6 +1,7 @@
-"""Delays device requests with a generated async-id until the 202 response with the id has been sent.
+"""The service that delays device requests with a generated async-id until the 202 response with the id has been sent.
 
-A program learns the id from the 202. It would ignore a device's response that arrives earlier, and wait forever.
+A program learns the id from the 202 response. If the device's response arrived earlier, the program would ignore it
+and wait forever.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 DELAYED = "delayed"
-"""The signal that a delayed request was queued: the device id, a space, the async-id."""
+"""The kind of signal that a delayed request was queued. Its subject is the device id, a space, and the async-id."""
 
 RELEASED = "released"
-"""The signal that a request is no longer delayed, with its async-id."""
+"""The kind of signal that a request is no longer delayed. Its subject is the async-id."""
 
 _LONGEST_SECONDS = 1
 _MANY_WAITING = QUEUE_LIMIT // 2
@@ -39,23 +40,23 @@ _MANY_WAITING = QUEUE_LIMIT // 2
 
 @dataclass(slots=True)
 class _Delay:
-    """A delayed request. Once it is stored, the timer ends the delay."""
+    """A delayed request. The timer is set when the request is stored, and ends the delay."""
 
     device_id: str
     timer: Timer | None = None
 
 
 class DelayedRequests:
-    """The delayed requests of this process and of others on its database.
+    """The delayed requests of this process and of other processes on its database.
 
-    They are in memory only. After a restart no client waits for an id, and all queued requests are delivered.
+    They exist only in memory. After a restart, no client waits for an id, and all queued requests are delivered.
     """
 
     def __init__(self, services: Services) -> None:
         self._database = services.database
         self._clock = services.clock
         self._dispatcher = services.dispatcher
-        # By async-id, the oldest first.
+        # By async-id, oldest first.
         self._delays: dict[str, _Delay] = {}
         self._lock = threading.Lock()
         self._database.on(DELAYED, self._delay_of_other)
@@ -63,17 +64,20 @@ class DelayedRequests:
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
-        """Delay a request without an async-id of the application."""
+        """Delay a request if the application has not chosen its async-id."""
         return None if "async-id" in request.args else self.delay(submission)
 
     def delay(self, submission: CommandSubmission) -> Handling:
-        """Delay a request that is about to be queued until its 202 was sent or its client is gone."""
+        """Delay a request that is about to be queued.
+
+        The delay ends when the 202 response was sent or the client has disconnected.
+        """
         device_id, async_id = submission.device_id, submission.async_id
 
         def queued(session: Session, context: CommandContext) -> None:
             if context.unfinished >= _MANY_WAITING:
                 self._release_oldest(session, device_id)
-            # Before the commit: as soon as the request is visible, it must be delayed.
+            # Delayed before the commit, because the request must already be delayed when it becomes visible.
             self._delay(device_id, async_id)
             session.publish(DELAYED, f"{device_id} {async_id}", here=partial(self._stored, device_id, async_id))
 
@@ -86,7 +90,7 @@ class DelayedRequests:
         if stored.done() and stored.exception() is not None:
             self._release(async_id)
             return
-        # The writer runs this after the transaction of the request, and wakes the device on its own thread.
+        # The writer runs this work after the transaction of the request, and wakes the device on its own thread.
         self._database.submit_durable(
             lambda session: self._publish_release(session, device_id, async_id), by_leader=False, conflict_keys=()
         )
@@ -96,9 +100,9 @@ class DelayedRequests:
         session.publish(WAITING, device_id)
 
     def _release_oldest(self, session: Session, device_id: str) -> None:
-        """Release the oldest delayed request of a device, so that its queue does not fill up.
+        """Release the oldest delayed request of a device, so that the queue of the device does not fill up.
 
-        A client that sends this many requests at once has received the oldest 202 already.
+        A client that sends this many requests at once has already received the oldest 202 response.
         """
         with self._lock:
             oldest = next((each for each, delay in self._delays.items() if delay.device_id == device_id), None)
@@ -111,7 +115,10 @@ class DelayedRequests:
             self._dispatcher.delayed.add(async_id)
 
     def _stored(self, device_id: str, async_id: str) -> None:
-        """End the delay of a stored request after at most a second, even if its client or process is gone."""
+        """Ensure that the delay of a stored request ends after at most a second.
+
+        The client or the process that stored the request may no longer exist by then.
+        """
         due_at = after_seconds(self._clock.now(), _LONGEST_SECONDS)
         timer = self._clock.call_at(due_at, lambda: self._give_up(device_id, async_id))
         with self._lock:
@@ -119,18 +126,21 @@ class DelayedRequests:
             if delay is not None:
                 delay.timer = timer
                 return
-        # The delay has ended already, because the 202 was sent first.
+        # The delay has already ended, because the 202 response was sent first.
         timer.cancel()
 
     def _delay_of_other(self, *requests: str) -> None:
-        """Delay requests that another process has stored; each is a device id, a space and an async-id."""
+        """Delay requests that another process has stored.
+
+        Each string consists of a device id, a space and an async-id.
+        """
         for each in requests:
             device_id, async_id = each.split(" ")
             self._delay(device_id, async_id)
             self._stored(device_id, async_id)
 
     def _release(self, *async_ids: str) -> None:
-        """End the delay of these requests. The caller has to wake their devices."""
+        """End the delay of these requests. The caller has to wake the devices of the requests."""
         for async_id in async_ids:
             with self._lock:
                 delay = self._delays.pop(async_id, None)

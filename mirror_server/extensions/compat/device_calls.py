@@ -74,7 +74,7 @@ _VALUE = "The raw value, in the format of `Content-Type`."
 
 
 def _raw(example: str) -> BodySpec:
-    """Describe a body that is not validated: it can be anything, also in JSON."""
+    """Describe a body that is not validated. It can contain anything, even if it is JSON."""
     return BodySpec(media_type="*/*", schema={"description": _VALUE}, example=example)
 
 
@@ -178,7 +178,7 @@ def delete_resource(device_id: str, path: str) -> Response:
 
 
 def _submit(device_id: str, command_request: CommandRequest) -> Response:
-    """Queue a request with the default options and a generated async-id, which is not returned with ``noResp``."""
+    """Queue a request with the default options and a generated async-id. With ``noResp``, the id is not returned."""
     is_silent = query_flag("noResp")
     submission = CommandSubmission(app_id(), device_id, command_request, uuid4().hex, is_silent=is_silent)
     if is_silent:
@@ -195,7 +195,7 @@ def _reject_queue_mode(_session: Session, context: CommandContext) -> None:
 
 def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Response]) -> Response:
     def response(command: Command) -> Response:
-        # Called only to add the async-id to the log line of this request.
+        # Only called to add the async-id to the log line of this request.
         accepted(command)
         return empty_response()
 
@@ -203,7 +203,7 @@ def _respond_empty(stored: Future[Command], accepted: Callable[[Command], Respon
 
 
 def _cached(device_id: str, path: str) -> Response:
-    """Respond with the stored value while it is fresh, else with 205.
+    """Respond with the stored value if it is fresh, and with 205 otherwise.
 
     Raises:
         ApiError: The device (404) or its resource (400) is unknown.
@@ -220,7 +220,7 @@ def _cached(device_id: str, path: str) -> Response:
     if resource is None or resource.reported_value is None or is_expired:
         return empty_response(205)
     content_type = resource.reported_content_type or DEFAULT_CONTENT_TYPE
-    # A device can report any text as content type, which must not get into a header.
+    # A device can report any string as its content type, which must not get into a header unchecked.
     is_type = _MEDIA_TYPE.fullmatch(content_type)
     return Response(resource.reported_value, content_type=content_type if is_type else _BYTES)
 
@@ -229,7 +229,7 @@ def _check_older(*, is_cacheable: bool = True) -> None:
     """Reject options of older calls that are not supported.
 
     Raises:
-        ApiError: The request wants to wait for the device, or to use the cache for something other than a read (400).
+        ApiError: The request has ``sync``, or it has ``cacheOnly`` and is not a read (400).
     """
     if query_flag("sync"):
         message = "sync=true is not supported; remove the parameter. The response arrives as a notification"
@@ -239,7 +239,7 @@ def _check_older(*, is_cacheable: bool = True) -> None:
 
 
 def _read_rules() -> str:
-    """Return the notification rules in the query in the format for the device. Empty if there are none."""
+    """Return the notification rules in the query in the format for the device, or an empty string if there are none."""
     rules = [(name, query_text(name)) for name in NOTIFICATION_RULES]
     for name, value in rules:
         if value is not None and not _NUMBER.fullmatch(value):
@@ -258,10 +258,10 @@ def _read_content_type() -> str | None:
 
 
 def _json_to_plain_text(payload: bytes, content_type: str) -> tuple[bytes, str]:
-    """Convert a string, number or boolean in JSON to plain text, because devices do not support JSON for these.
+    """Convert a string, number or boolean in JSON to plain text, because devices do not support JSON for such values.
 
-    Some programs send every value as JSON, and some declare JSON for every text. So a body that is not JSON is plain
-    text. An object, a list or null is not converted.
+    Some programs send every value as JSON, and some programs declare every text as JSON. Therefore a body that is not
+    valid JSON is treated as plain text. An object, a list or null is not converted.
     """
     if request.mimetype != "application/json":
         return payload, content_type
@@ -275,7 +275,7 @@ def _json_to_plain_text(payload: bytes, content_type: str) -> tuple[bytes, str]:
         case str():
             return value.encode(), DEFAULT_CONTENT_TYPE
         case int() | float():
-            # The digits as the program sent them: Python may write a float in another way.
+            # Keeps the digits that the program sent, because Python may format a float differently.
             return payload.strip(), DEFAULT_CONTENT_TYPE
         case _:
             return payload, content_type

@@ -92,7 +92,10 @@ def list_endpoints() -> Response:
 
 
 def _endpoints(session: Session, conditions: Sequence[Condition]) -> Generator[bytes]:
-    """Yield the devices in chunks, all as of one instant. A list without its closing bracket was aborted."""
+    """Yield the list of devices in chunks, in its state at one time.
+
+    A list without a closing bracket was aborted.
+    """
     before, after = b"[", None
     while page := devices.page(session, conditions, after=after, descending=False, limit=_DEVICES_AT_A_TIME):
         listed = orjson.dumps([_endpoint(device) for device in page])
@@ -111,7 +114,7 @@ def _endpoint(device: DeviceRow) -> dict[str, Any]:
 
 
 def _count_entries(session: Session, app_id: str) -> int:
-    """Return the number of entries in an application's log. Their numbers have no gaps, except those of a restore."""
+    """Return the number of entries in the log of an application. Their numbers have no gaps, except after a restore."""
     found = logs.state(session, app_id)
     first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
     return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT

@@ -1,6 +1,6 @@
 """Limits on connections before authentication, and trusted proxies."""
 
-# Start reading with ``limits``, then ``connection``.
+# Read ``limits`` first, then ``connection``.
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Return the settings: the limits, and the trusted proxies."""
+    """Return the settings class with the limits and the trusted proxies."""
     return ConnectionSettings
 
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the limits of one server."""
+    """Build the limits of one server."""
     from mirror_server.extensions.connections.limits import ConnectionLimits
 
     return [ConnectionLimits(services.settings)]

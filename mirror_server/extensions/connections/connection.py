@@ -1,8 +1,8 @@
-"""Limits of size and time for a connection, applied before authentication.
+"""Limits on the size and the duration of requests on a connection, which apply before authentication.
 
-Uvicorn itself stores any number of headers, starts all pipelined requests of a connection, and waits without a limit
-for a client that sends or reads nothing. It parses the bytes after a request with ``Upgrade`` as a request, even if
-they are its body, and treats trailers as headers.
+Uvicorn itself stores any number of headers, and starts all pipelined requests of a connection. It also waits without a
+limit for a client that sends or reads nothing. It parses the bytes after a request with ``Upgrade`` as a request, even
+if they are its body, and treats trailers as headers.
 """
 
 from __future__ import annotations
@@ -27,31 +27,34 @@ _LINGER_SECONDS = 2
 _MOST_PIPELINED = 16
 _MAX_REJECTED_WITH_RESPONSE = 100
 _CHUNK_BYTES = 64 * 1024
-# The colon, a space and the line end of a header line.
+# The colon, the space and the line end of a header line.
 _HEADER_MARKS = 4
 _MALFORMED = "this is not an HTTP/1.1 request; use plain HTTP here, and percent-encode paths as ASCII"
 
 _log = logging.getLogger(__name__)
 
 ErrorResponder = Callable[[ApiError, Mapping[str, Any]], WSGIResponse]
-"""Makes the response of a rejected request from the error and the parsed members of the request's ASGI scope."""
+"""A function that creates the response to a rejected request.
+
+Its arguments are the error and the parsed members of the request's ASGI scope.
+"""
 
 
 class _Rejected(Exception):
-    """Stops the parser. The connection stores the error."""
+    """Raised to stop the parser. The connection stores the error."""
 
 
 class BoundedConnection(HttpToolsProtocol):
     """A uvicorn connection with limits.
 
     Args:
-        config: See uvicorn.
-        server_state: See uvicorn; contains all connections.
-        app_state: See uvicorn.
-        _loop: See uvicorn.
-        settings: Limits of the server as a whole.
-        limits: Limits of connections.
-        error_response: Makes the response of a request that is rejected here.
+        config: The configuration of uvicorn.
+        server_state: The state of the uvicorn server, which contains all connections.
+        app_state: The ASGI state of the app.
+        _loop: The event loop.
+        settings: The limits of the server as a whole.
+        limits: The limits of connections.
+        error_response: The function that creates the response to a request that is rejected here.
     """
 
     def __init__(
@@ -79,7 +82,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_head = False
         self._in_message = False
         # The bytes since the parser last reported the end of a head, of a chunk of a body, or of a message. If a
-        # request began inside a chunk of data, after another request, the bytes of that chunk count as slack.
+        # request starts within a chunk of data, after another request, the bytes of that chunk count as slack.
         self._unparsed_bytes = 0
         self._slack_bytes = 0
         self._chunk_bytes = 0
@@ -88,7 +91,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
-        """Accept the connection, unless there are too many."""
+        """Accept the connection, unless too many connections are open."""
         super().connection_made(transport)
         excess = len(self.connections) - self._max_connections
         # Only a limited number of clients above the limit get a response.
@@ -110,7 +113,10 @@ class BoundedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data in chunks. It is not known exactly how many bytes of a chunk belong to which request."""
+        """Parse data in chunks.
+
+        The parser does not report exactly how many bytes of a chunk belong to which request.
+        """
         if self._is_over:
             return
         size = len(data)
@@ -124,7 +130,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._parse(data)
         if self._timer is None and not (self._in_message or self._starts_chunk):
-            # The most frequent case: a complete request arrived.
+            # This is the most frequent case: a complete request has arrived.
             return
         if not self._is_over:
             self._check_limits()
@@ -154,7 +160,7 @@ class BoundedConnection(HttpToolsProtocol):
     def _parse_without_upgrade(self) -> None:
         """Parse the head again without ``Upgrade``, which a server may ignore (RFC 9110 7.8).
 
-        Otherwise the parser would treat the following bytes as another protocol. The app still gets the header.
+        Otherwise the parser would treat the following bytes as another protocol. The app still receives the header.
         """
         upgrades = [header for header in self.headers if header[0] == b"upgrade"]
         others = [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
@@ -165,7 +171,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.scope["headers"] = [*self.scope["headers"], *upgrades]
 
     def _check_limits(self) -> None:
-        """Reject a head that is too large, and start or stop the timer of an incomplete request."""
+        """Reject a head that is too large. Start or stop the timer for an incomplete request."""
         api_error = self._head_error() if self._in_head else None
         if api_error is None and self._unparsed_bytes > self._max_head_bytes:
             api_error = self._too_large()
@@ -181,7 +187,7 @@ class BoundedConnection(HttpToolsProtocol):
         return not getattr(self.cycle, "response_complete", True)
 
     def on_message_begin(self) -> None:
-        """Start a request; called by the parser."""
+        """Start a request. Called by the parser."""
         super().on_message_begin()
         self._in_head = self._in_message = True
         self._unparsed_bytes, self._slack_bytes = self._chunk_bytes, 0
@@ -189,7 +195,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._unparsed_bytes, self._slack_bytes = 0, self._chunk_bytes
 
     def on_headers_complete(self) -> None:
-        """Check the head and start the request; called by the parser, which an exception stops."""
+        """Check the head and start the request. Called by the parser, which stops after an exception."""
         if len(self.headers) > self._max_headers or self._unparsed_bytes + self._slack_bytes > self._max_head_bytes:
             self._api_error = self._head_error()
         if self._api_error is None and len(self.pipeline) >= _MOST_PIPELINED:
@@ -201,8 +207,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._api_error is not None:
             raise _Rejected
         super().on_headers_complete()
-        # The parser reports trailers like headers. They are counted separately and never used: a proxy in front checks
-        # and replaces only headers (RFC 9110 6.5.1).
+        # The parser reports trailers in the same way as headers. They are counted separately and never used, because a
+        # proxy in front of the server checks and replaces only headers (RFC 9110 6.5.1).
         self.headers = []
         if not self.pipeline:
             self._current = self.cycle
@@ -210,12 +216,12 @@ class BoundedConnection(HttpToolsProtocol):
         self._unparsed_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """Append to the body; called by the parser."""
+        """Append to the body of the request. Called by the parser."""
         self._unparsed_bytes = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Complete the request; called by the parser, which an exception stops."""
+        """Complete the request. Called by the parser, which stops after an exception."""
         if self._in_head:
             # The upgrade is ignored, and the head is parsed again.
             return
@@ -223,7 +229,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._api_error = self._trailer_error()
             if self._api_error is not None:
                 raise _Rejected
-            # A ``Connection: close`` in the trailers also counts for the parser.
+            # The parser also considers a ``Connection: close`` in the trailers.
             self.cycle.keep_alive = self.cycle.keep_alive and self.parser.should_keep_alive()
         self._in_message = self._starts_chunk = False
         self._unparsed_bytes = 0
@@ -254,7 +260,10 @@ class BoundedConnection(HttpToolsProtocol):
         return ApiError(431, f"request line and headers are larger than {limit}; send fewer or shorter headers")
 
     def _reject(self, api_error: ApiError) -> None:
-        """Stop reading and respond with an error. If a response is in progress, it is the last one instead."""
+        """Stop reading and respond with an error.
+
+        If a response is in progress, it becomes the last response instead.
+        """
         self._is_over = True
         self._stop_timer()
         if self._is_responding():
@@ -263,7 +272,8 @@ class BoundedConnection(HttpToolsProtocol):
                 self.cycle.keep_alive = False
                 return
             self._abandon_response()
-            # An error response would be inside another response, or in place of an earlier one.
+            # An error response would be inside another response, or would be taken for the response to an earlier
+            # request.
             if self.cycle.response_started or self.pipeline:
                 self._end()
                 return
@@ -271,7 +281,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._linger()
 
     def _abandon_response(self) -> None:
-        """Mark the current request as disconnected; uvicorn marks only the last one that arrived."""
+        """Mark the current request as disconnected, because uvicorn marks only the request that arrived last."""
         if self._current is not None and not self._current.response_complete:
             self._current.disconnected = True
             self._current.message_event.set()
@@ -282,31 +292,34 @@ class BoundedConnection(HttpToolsProtocol):
         self.transport.write(b"".join([STATUS_LINE[response.status], *common, *end]))
 
     def _linger(self) -> None:
-        """Close for writing and discard further input. Unread input at a close could destroy a response."""
+        """Close the connection for writing and discard further input.
+
+        Closing it with unread input could destroy a response.
+        """
         self._is_over = True
         self._unset_keepalive_if_required()
         self.flow.resume_reading()
-        # TLS cannot close one direction only.
+        # TLS cannot close only one direction.
         if not self.transport.is_closing() and self.transport.can_write_eof():
             self.transport.write_eof()
         self._end_within(_LINGER_SECONDS)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close the idle connection."""
+        """Close the connection, because it was idle for too long. Called by the timer."""
         self._end()
 
     def on_response_complete(self) -> None:
-        """Prepare for the next request; called by uvicorn when a response was passed to the transport."""
+        """Prepare for the next request. Called by uvicorn when a response was passed to the transport."""
         if self.pipeline:
             self._current = self.pipeline[-1][0]
         super().on_response_complete()
         if self.timeout_keep_alive_task is not None and not self._in_message:
-            # The most frequent case: the connection waits for the next request.
+            # This is the most frequent case: the connection waits for the next request.
             return
         if self.transport.is_closing():
             self._end_within(self._settings.write_timeout_seconds)
         elif self._in_message and not self._in_head and self.cycle.response_complete:
-            # The rest of a body that was rejected.
+            # The rest of a rejected body may still arrive.
             self._linger()
 
     def _end(self) -> None:
@@ -320,13 +333,13 @@ class BoundedConnection(HttpToolsProtocol):
         self._timer = self.loop.call_later(seconds, self.transport.abort)
 
     def pause_writing(self) -> None:
-        """Start the write timer; called by the transport when the client reads too slowly."""
+        """Start the write timer. Called by the transport if the client reads too slowly."""
         super().pause_writing()
         if self._write_timer is None:
             self._write_timer = self.loop.call_later(self._settings.write_timeout_seconds, self._note_stalled)
 
     def resume_writing(self) -> None:
-        """Stop the write timer; called by the transport when the client has caught up."""
+        """Stop the write timer. Called by the transport when the client has caught up."""
         self._stop_write_timer()
         super().resume_writing()
 

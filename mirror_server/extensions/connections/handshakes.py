@@ -1,4 +1,4 @@
-"""TLS handshakes, with limits of their number and duration."""
+"""TLS handshakes, with limits on their number and duration."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ _PAUSE_SECONDS = 0.1
 
 
 class TlsListener:
-    """Accepts connections, and limits their handshakes.
+    """A listener that accepts connections and limits their TLS handshakes.
 
-    An event loop that accepts connections itself does not report them before the handshake, and waits a minute for
-    that. A client that starts handshakes without end could use up all open files.
+    If an event loop itself accepts connections, it does not report them before the handshake, for which it waits up to
+    a minute. A client that starts many handshakes could then use up all open files.
 
     Args:
-        listener: The socket that clients connect to; closed at the end.
+        listener: The socket to which clients connect. It is closed at the end.
         context: The TLS context.
-        make: Makes the HTTP protocol of a connection after its handshake.
-        connections: The connections after their handshake.
-        max_connections: Maximum number of connections and handshakes. One more ends the oldest handshake.
-        handshake_seconds: Maximum duration of a handshake.
+        make: A function that creates the HTTP protocol of a connection after its handshake.
+        connections: The connections that have completed their handshake.
+        max_connections: The maximum number of connections and handshakes. A further connection ends the oldest
+            handshake.
+        handshake_seconds: The maximum duration of a handshake in seconds.
     """
 
     def __init__(
@@ -44,11 +45,11 @@ class TlsListener:
         self._connections = connections
         self._max_connections = max_connections
         self._handshake_seconds = handshake_seconds
-        # Oldest first.
+        # Ordered by age, oldest first.
         self._handshakes: dict[asyncio.Task[None], None] = {}
         listener.setblocking(False)
         self._accepting = asyncio.create_task(self._accept())
-        # Not earlier: until then the event loop still uses the socket.
+        # Closed when the task has ended, because the event loop uses the socket until then.
         self._accepting.add_done_callback(lambda _: listener.close())
 
     def close(self) -> None:
@@ -66,7 +67,7 @@ class TlsListener:
             try:
                 accepted, _ = await loop.sock_accept(self._listener)
             except OSError:
-                # The client disconnected, or the process has no free files at the moment.
+                # The client disconnected, or the process currently has no free files.
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._start_handshake(accepted)
@@ -78,7 +79,7 @@ class TlsListener:
             self._handshakes.pop(oldest)
             oldest.cancel()
         elif excess >= _MAX_REJECTED_WITH_RESPONSE:
-            # Clients over the limit up to this number get a response from the HTTP protocol.
+            # Up to this number, clients above the limit get a response from the HTTP protocol.
             accepted.close()
             return
         task = asyncio.create_task(self._shake_hands(accepted))
@@ -88,11 +89,11 @@ class TlsListener:
     def _discard(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
         if task.cancelled():
-            # The task may not have started, and so may not have closed the socket.
+            # If the task never started, it has not closed the socket.
             accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket) -> None:
-        # TLS reports a failed handshake to the client. The server ignores it.
+        # TLS reports a failed handshake to the client, so the server ignores it.
         with suppress(OSError):
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make,

@@ -1,4 +1,4 @@
-"""Applies the limits of connections to a server."""
+"""The hooks that apply the limits of connections to a server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ConnectionLimits:
     """The limits of one server.
 
     Args:
-        settings: The operator's settings.
+        settings: The settings of the server.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -43,7 +43,7 @@ class ConnectionLimits:
 
     @extends
     def configure_server(self, config: uvicorn.Config, bridge: ASGIBridge) -> None:
-        """Limit connections, after raising the system's limit of open files.
+        """Limit the connections, after raising the system's limit on open files.
 
         Raises:
             CannotServe: The system allows too few connections.
@@ -56,7 +56,7 @@ class ConnectionLimits:
 
     @extends
     def accept(self, server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[TlsListener] | None:
-        """Limit TLS handshakes, if the server uses TLS."""
+        """Limit the TLS handshakes, if the server uses TLS."""
         config = server.config
         if config.ssl is None:
             return None

@@ -1,4 +1,4 @@
-"""The number of connections that the system's limit of open files allows."""
+"""The number of connections that the system's limit on open files allows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 def allow_connections(requested: int) -> int:
-    """Return how many connections can be open, after raising the system's limit of open files as far as it allows.
+    """Return the number of connections that can be open. Raise the system's limit on open files as far as possible.
 
     Raises:
-        CannotServe: The limit leaves too few connections to be of use.
+        CannotServe: The limit allows too few connections to be useful.
     """
     if sys.platform == "win32":
         return requested
@@ -31,7 +31,7 @@ def allow_connections(requested: int) -> int:
         return requested
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     connections = allowed - _OTHER_FILES
-    # The server itself needs its other files, however few connections are allowed.
+    # The server itself needs the other files, even if few connections are allowed.
     fewer = ", or lower --max-connections" if allowed > _OTHER_FILES else ""
     message = (
         f"the system allows this process {allowed} open files, of which the server uses up to {_OTHER_FILES} itself; "

@@ -10,7 +10,7 @@ import click
 from mirror_server.config import SECONDS, Network, read_network, setting
 
 UNIX: Literal["unix"] = "unix"
-"""A peer on a socket of this machine's file system, which has no address."""
+"""A peer that connects through a Unix socket, which has no address."""
 
 Proxy = Network | Literal["unix"]
 
@@ -21,7 +21,7 @@ def _read_proxy(text: str) -> Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionSettings:
-    """Limits of connections, and the proxies that stand in front."""
+    """The limits of connections, and the trusted proxies in front of the server."""
 
     trusted_proxies: tuple[Proxy, ...] = setting(
         (),

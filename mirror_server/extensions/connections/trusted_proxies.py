@@ -1,7 +1,7 @@
 """The address of a client: the peer of the connection, or the client that trusted proxies name in ``X-Forwarded-For``.
 
-Any client can write that header itself. It is trusted only as far as trusted proxies have added to it: from its end
-back to the first address that is not one of theirs.
+Any client can write that header itself. So it is trusted only as far as trusted proxies have extended it. It is read
+from its end, up to the first address that does not belong to a trusted proxy.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _BRACKETED = re.compile(r"\[([^]]*)](?::\d+)?")
 _WITH_PORT = re.compile(r"([\d.]+):\d+")
 _PREFIX_OF_A_SITE = 64
-"""A client with an IPv6 address usually has a network of this prefix length, and can change its address at will."""
+"""The prefix length of an IPv6 network that usually belongs to one client.
+
+Such a client can change its address within the network at will.
+"""
 
 
 class TrustedProxies:
-    """Determines the client of a request that proxies may have forwarded.
+    """The trusted proxies, which determine the client of a forwarded request.
 
     Args:
         proxies: The networks of trusted proxies, and :data:`UNIX` for a proxy that connects through a Unix socket.
@@ -53,14 +56,14 @@ class TrustedProxies:
 
 
 def _read(text: str) -> Address | None:
-    """Parse an address with or without a port; return ``None`` if the text is not an address."""
+    """Parse an address with or without a port. Return ``None`` if the string is not an address."""
     bare = text.strip()
     with_port = _BRACKETED.fullmatch(bare) or _WITH_PORT.fullmatch(bare)
     try:
         address = ipaddress.ip_address(with_port[1] if with_port else bare)
     except ValueError:
         return None
-    # A socket for both families shows IPv4 clients as mapped IPv6 addresses.
+    # A socket for both address families returns IPv4 clients as mapped IPv6 addresses.
     return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address
 
 

@@ -1,6 +1,6 @@
 """The directory: filters, names, descriptions and custom attributes of devices, saved queries, device events."""
 
-# Start reading with ``service``, then ``filters``.
+# Read ``service`` first, then ``filters``.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Return the settings for device events."""
+    """Return the settings class for device events."""
     return DirectorySettings
 
 
@@ -44,7 +44,7 @@ def storage() -> Storage:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the directory service and the filters."""
+    """Build the directory service and the filters."""
     from mirror_server.extensions.directory.filters import DeviceFilters
     from mirror_server.extensions.directory.service import DirectoryService
 

@@ -1,4 +1,4 @@
-"""Views for names, descriptions, attributes, connections and contacts of devices. Source: wire.md 6."""
+"""The views for names, descriptions, attributes, connections and contacts of devices. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def get_device_contacts(device_id: str) -> Response:
 
 
 def connection_content(directory_device: DirectoryDevice, *, with_address: bool) -> dict[str, Any]:
-    """Return the connection of a device as JSON, as far as it is known."""
+    """Return the connection of a device as JSON. Unknown members are left out."""
     device_row = directory_device.device
     content: dict[str, Any] = {"object": "device-connection", "device_id": device_row.device_id}
     if directory_device.connection is not None:
@@ -113,7 +113,7 @@ def connection_content(directory_device: DirectoryDevice, *, with_address: bool)
 
 def _describe(device_id: str) -> Response:
     reject_if_match()
-    # As JSON, to compare them with what clients send back.
+    # Converted to JSON values, to compare them with the values that clients send back.
     present = orjson.loads(orjson.dumps(services().devices.described(device_id).members))
     of_others = {name: value for name, value in present.items() if name not in DeviceUpdate.model_fields}
     sent = read_echoed(DeviceUpdate, unsupported=UNSUPPORTED_FIELDS, unchanged=of_others).model_dump(exclude_unset=True)
@@ -125,7 +125,7 @@ def _changed(found: DirectoryEntry, description: Description, sent: Mapping[str,
     """Return the changed description of a device.
 
     Raises:
-        ApiError: A read-only member has another value than the device has (400).
+        ApiError: A read-only member differs from the current value (400).
     """
     others = {name: value for name, value in sent.items() if name not in _DESCRIBES}
     require_unchanged(others, device(found), _READ_ONLY_BECAUSE)

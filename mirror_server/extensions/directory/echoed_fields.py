@@ -1,4 +1,7 @@
-"""Read-only fields that clients send back unchanged: they read an object, change a member, and send all of it."""
+"""Read-only fields that clients send back unchanged.
+
+A client may read an object, change one member, and send the complete object.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,16 @@ _TIMES = {"created_at", "updated_at", "etag", "bootstrapped_timestamp", "last_co
 def read_echoed(
     model: type[M], *, unsupported: Collection[str], unchanged: Mapping[str, Any] = MappingProxyType({})
 ) -> M:
-    """Return the request's body, which can have members that the model lacks.
+    """Return the body of the request, which may have members that the model lacks.
 
     Args:
         model: The model of the body without these members.
-        unsupported: Members of the public API that have no value here; they can be sent without a value.
-        unchanged: Read-only members with their current values; they can be sent with these, or without a value.
+        unsupported: Members of the public API that have no value on this server. They may be sent without a value.
+        unchanged: Read-only members with their current values. They may be sent with these values, or without a value.
 
     Raises:
-        ApiError: The body is not JSON (400, 415), does not match the model, or one of these members has another value
-            (400).
+        ApiError: The body is not JSON (400, 415). It does not match the model, or one of these members has another
+            value (400).
     """
     content = read_json()
     if isinstance(content, dict):
@@ -46,7 +49,9 @@ def read_echoed(
 
 
 def reject_if_match() -> None:
-    """Reject ``If-Match``, which is not supported here. Ignoring it could overwrite a change of another client.
+    """Reject ``If-Match``, which is not supported here.
+
+    Ignoring the header could overwrite a change by another client.
 
     Raises:
         ApiError: The request has this header (400).
@@ -63,12 +68,12 @@ def require_unchanged(sent: Mapping[str, Any], current: Mapping[str, Any], reaso
     """Check that read-only members have their current values.
 
     Args:
-        sent: The read-only members of the body; ``None`` counts as absent.
-        current: The object as it is now.
-        reasons: Why a member is read-only, for those where this is not obvious.
+        sent: The read-only members in the body. ``None`` counts as absent.
+        current: The current object.
+        reasons: The reason why a member is read-only, for members where this is not obvious.
 
     Raises:
-        ApiError: A field has another value than the object (400).
+        ApiError: A member differs from its current value (400).
     """
     for name, value in sent.items():
         if value is not None and not _is_same(name, value, current[name]):
@@ -76,7 +81,7 @@ def require_unchanged(sent: Mapping[str, Any], current: Mapping[str, Any], reaso
 
 
 def _is_same(name: str, sent: Any, current: Any) -> bool:
-    # Programs write times with more or fewer digits than they read.
+    # Clients may write times with more or fewer digits than they read.
     if name in _TIMES:
         return read_instant(name, sent) == read_instant(name, current)
     return bool(sent == current)

@@ -10,7 +10,7 @@ from mirror_server.views import serialize
 
 
 def members(device: DeviceRow, description: Description) -> dict[str, Any]:
-    """Return the members of a device that its description changes."""
+    """Return the members of a device that its description sets or changes."""
     changed: dict[str, Any] = {"custom_attributes": description.attributes}
     if description.name is not None:
         changed["name"] = description.name

@@ -1,4 +1,4 @@
-"""The directory's filters: as separate query parameters, and inside ``filter``. Source: wire.md 6."""
+"""The filters of the directory, as separate query parameters and within ``filter``. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _EXTENSION_OPERATORS = {"gt", "lt"}
 _MAX_FILTERS = 100
 # Each of these filters needs a lookup for each device.
 _MAX_LOOKUP_FILTERS = 10
-# The time to bind the values grows with the square of their number.
+# The time to bind values to a statement grows with the square of their number.
 _MAX_VALUES = 1000
 _UNKNOWN = -1
 
 ReadValue = Callable[[str, str], str | int]
-"""Parses a value; the first argument is the filter's name, for error messages."""
+"""A function that parses a value. Its first argument is the name of the filter, for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Fields:
 
     Attributes:
         columns: The column of each field.
-        readers: The parsers of fields whose values are not text.
-        unsupported: Fields of the public API that are always empty here.
-        attributes: The prefix of filters by a custom attribute, if the list has them.
-        unique: Fields whose values are unique.
+        readers: The parsers of the fields whose values are not strings.
+        unsupported: The fields of the public API that are always empty on this server.
+        attributes: The prefix of filters by a custom attribute, or ``None`` if the list has no such filters.
+        unique: The fields whose values are unique.
     """
 
     columns: Mapping[str, str]
@@ -63,20 +63,20 @@ class Fields:
 
 
 def read_moment(name: str, text: str) -> Instant:
-    """Parse an instant; as in the public API also without punctuation, ``20161130T162512Z``.
+    """Parse a timestamp. As in the public API, the punctuation may be missing: ``20161130T162512Z``.
 
     Raises:
-        ApiError: The text is not an instant (400).
+        ApiError: The string is not a timestamp (400).
     """
     match = _SHORT_INSTANT.fullmatch(text)
     return read_instant(name, "{}-{}-{}T{}:{}:{}Z".format(*match.groups()) if match else text)
 
 
 def read_truth(name: str, text: str) -> int:
-    """Parse ``True`` as 1 and ``False`` as 0. Case does not matter, because programming languages differ.
+    """Parse ``True`` as 1 and ``False`` as 0. The case is ignored, because programming languages differ.
 
     Raises:
-        ApiError: The text is neither (400).
+        ApiError: The string is neither of the two (400).
     """
     if text.lower() not in _TRUTHS:
         raise ApiError.of_field(name, f"{text!r} is neither True nor False; send one of them")
@@ -122,10 +122,10 @@ def filter_parameters(plural: str, example: str, fields: Fields, more: str = "")
     """Describe the filters of a list for the OpenAPI document.
 
     Args:
-        plural: The name of the items: ``devices``.
+        plural: The name of the items, such as ``devices``.
         example: An example of ``filter``.
-        fields: The fields.
-        more: Further text for ``filter``.
+        fields: The fields by which the list can be filtered.
+        more: Additional text for the description of ``filter``.
     """
     combined = Parameter("filter", f"Filters in one parameter, encoded like a query: `{example}`.{more}", TEXT)
     return combined, *(
@@ -136,7 +136,7 @@ def filter_parameters(plural: str, example: str, fields: Fields, more: str = "")
 def _describe(name: str, operator: str, plural: str, fields: Fields) -> Parameter:
     schema = _SCHEMAS.get(fields.readers.get(name), TEXT)
     if operator in {"in", "nin"}:
-        # Each time or state in a list is validated too.
+        # The schema applies to each time or state in the list, so that each of them is validated.
         schema = {"type": "array", "items": schema, "minItems": 1}
     _, meaning = _COMPARISONS[operator]
     is_extension = operator in _EXTENSION_OPERATORS
@@ -158,7 +158,7 @@ def device_parameters(fields: Fields) -> tuple[Parameter, ...]:
 
 
 class DeviceFilters:
-    """Parses filters of devices: by the fields of the directory, and by those that extensions add."""
+    """The parser of filters of devices. It supports the fields of the directory and the fields that extensions add."""
 
     def __init__(self, extensions: Extensions) -> None:
         self._extensions = extensions
@@ -183,7 +183,7 @@ class DeviceFilters:
 
     @extends
     def started(self) -> None:
-        """Fail if two fields have the same name.
+        """Raise an error if two fields have the same name.
 
         Raises:
             CannotServe: Two fields have the same name.
@@ -192,27 +192,27 @@ class DeviceFilters:
 
     @extends
     def device_conditions(self, parameters: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
-        """Read each of these parameters as a filter."""
+        """Parse each of these parameters as a filter."""
         return read_filters(parameters, self.fields, own=own)
 
     @extends
     def device_filters(self) -> Sequence[Parameter]:
-        """Describe all filters."""
+        """Return the OpenAPI description of all filters."""
         return device_parameters(self.fields)
 
 
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields, *, own: Collection[str] = ()
 ) -> list[Condition]:
-    """Return the conditions of separate filters (``state__eq=registered``) and of those in ``filter=...``.
+    """Return the conditions of separate filters (``state__eq=registered``) and of the filters in ``filter=...``.
 
     Args:
         parameters: The parameters that are filters.
-        fields: The fields of the list.
-        own: The names of the other supported parameters, for the message about an unknown filter.
+        fields: The fields by which the list can be filtered.
+        own: The names of the other supported parameters. The error for an unknown filter lists them.
 
     Raises:
-        ApiError: A filter is unknown, its value is invalid, or there are too many (400).
+        ApiError: A filter is unknown, its value is invalid, or there are too many filters (400).
     """
     expanded = list(_expand(parameters))
     if len(expanded) > _MAX_FILTERS:

@@ -1,4 +1,4 @@
-"""Operations of the directory, except the list of devices itself. Source: wire.md 6 and 9."""
+"""The operations of the directory, except for the list of devices. Source: wire.md 6 and 9."""
 
 from __future__ import annotations
 
@@ -29,13 +29,16 @@ from mirror_server.store.session import Session
 _RANDOM_BYTES = 10
 _EVENTS_PER_TRANSACTION = 5000
 _ROWS_FOR_CONTACTS = 2000
-"""Maximum number of log entries to search for the contacts of a device; this takes about a millisecond."""
+"""The maximum number of log entries to search for the contacts of a device. This takes about a millisecond."""
 _MAX_CONTACTS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryDevice:
-    """A device of the directory, its connection if its backend knows it, and whether a command would reach it."""
+    """A device in the directory.
+
+    It also has the connection, if the backend knows it, and whether a command would reach the device.
+    """
 
     device: DeviceRow
     connection: ConnectionStatus | None
@@ -43,14 +46,16 @@ class DirectoryDevice:
 
 
 class DirectoryService:
-    """Descriptions, connections and contacts of devices, saved queries and device events. All applications share them.
+    """The service for descriptions, connections and contacts of devices, saved queries and device events.
+
+    All applications share these data.
 
     Args:
         database: The database.
-        clock: Domain time.
-        devices: The devices.
+        clock: The clock of the server.
+        devices: The service that reads devices.
         backends: The device backends.
-        settings: The retention of device events.
+        settings: The settings for the retention of device events.
     """
 
     def __init__(
@@ -73,8 +78,8 @@ class DirectoryService:
         """Change the description of a device. The future raises an ApiError if the device is unknown (404).
 
         Args:
-            device_id: The device.
-            change: Returns the changed description, or raises an ApiError.
+            device_id: The id of the device.
+            change: A function that returns the changed description, or raises an ApiError.
         """
 
         def work(session: Session) -> DirectoryEntry:
@@ -99,7 +104,7 @@ class DirectoryService:
         return DirectoryDevice(device, self._backends.describe(device_id), is_reachable)
 
     def contacts(self, app_id: str, device_id: str) -> list[Instant]:
-        """Return when an application was recently notified of values from a device, oldest first.
+        """Return the times at which an application was recently notified of values from a device, oldest first.
 
         Raises:
             ApiError: The device is unknown (404).
@@ -121,13 +126,19 @@ class DirectoryService:
     def queries(
         self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceQueryRow], int | None]:
-        """Return up to ``limit + 1`` saved queries (the extra one shows that there are more), and their number."""
+        """Return up to ``limit + 1`` saved queries, and the number of all matching queries if ``count`` is set.
+
+        The extra query shows that there is another page.
+        """
         with self._database.read() as session:
             rows = device_queries.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_queries.count(session, conditions) if count else None
 
     def save_query(self, name: str, query: str) -> Future[DeviceQueryRow]:
-        """Save a query. The future raises an ApiError if its name exists, or there are too many (400)."""
+        """Save a query.
+
+        The future raises an ApiError if its name already exists, or if there are too many queries (400).
+        """
 
         def work(session: Session) -> DeviceQueryRow:
             _require_free(session, name)
@@ -141,11 +152,13 @@ class DirectoryService:
         return self._database.submit(work)
 
     def change_query(self, query_id: str, change: Callable[[DeviceQueryRow], DeviceQueryRow]) -> Future[DeviceQueryRow]:
-        """Change a saved query. The future raises an ApiError if it does not exist (404) or its name exists (400).
+        """Change a saved query.
+
+        The future raises an ApiError if the query does not exist (404), or if its new name already exists (400).
 
         Args:
-            query_id: The query.
-            change: Returns the changed query, or raises an ApiError.
+            query_id: The id of the query.
+            change: A function that returns the changed query, or raises an ApiError.
         """
 
         def work(session: Session) -> DeviceQueryRow:
@@ -171,13 +184,16 @@ class DirectoryService:
         return self._database.submit(work)
 
     def event(self, revision: int) -> DeviceEventRow | None:
-        """Return the device event with this number, ``None`` if it is not stored."""
+        """Return the device event with this number, or ``None`` if it is not stored."""
         return self._database.query(lambda session: device_events.find(session, revision))
 
     def events(
         self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceEventRow], int | None]:
-        """Return up to ``limit + 1`` device events (the extra one shows that there are more), and their number."""
+        """Return up to ``limit + 1`` device events, and the number of all matching events if ``count`` is set.
+
+        The extra event shows that there is another page.
+        """
         with self._database.read() as session:
             rows = device_events.page(session, conditions, after=after, descending=descending, limit=limit + 1)
             return rows, device_events.count(session, conditions) if count else None
@@ -191,7 +207,7 @@ class DirectoryService:
 
     @extends
     def every_hour(self, now: Instant) -> None:
-        """Delete device events that exceed the maximum age or number."""
+        """Delete the device events that exceed the maximum age or the maximum number."""
         self._drop_events(after_seconds(now, -self._settings.keep_device_events_seconds))
 
     def _drop_events(self, before: Instant) -> None:
@@ -224,5 +240,5 @@ def _unknown_query(query_id: str) -> ApiError:
 
 
 def _new_id(now: Instant) -> str:
-    # Starts with the time, so that lists by id are in the order of creation, as in the public API.
+    # The id starts with the time, so that lists by id have the order of creation, as in the public API.
     return f"{now:012x}{secrets.token_hex(_RANDOM_BYTES)}"

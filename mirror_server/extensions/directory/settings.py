@@ -12,7 +12,7 @@ from mirror_server.extensions.options import read_retention
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorySettings:
-    """The retention of device events."""
+    """The settings for the retention of device events."""
 
     keep_device_events_seconds: float = setting(
         30 * 24 * 3600,

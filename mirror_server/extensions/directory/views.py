@@ -1,4 +1,4 @@
-"""Views for saved queries and device events. Source: wire.md 9."""
+"""The views for saved queries and device events. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def _changed(row: DeviceQueryRow, sent: Mapping[str, Any]) -> DeviceQueryRow:
     """Return the changed query.
 
     Raises:
-        ApiError: A read-only member has another value than the query has (400).
+        ApiError: A read-only member differs from the current value (400).
     """
     others = {name: value for name, value in sent.items() if name not in {"name", "query"}}
     require_unchanged(others, _query(row), {"id": "the id of a query cannot change"})

@@ -1,6 +1,6 @@
 """The server's log on stderr: lines for people or JSON objects, with one line per request."""
 
-# Start reading with ``handler``.
+# Read ``handler`` first.
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Return the settings of the log."""
+    """Return the settings class of the log."""
     return LogSettings
 
 
@@ -33,7 +33,7 @@ def configure_logging(settings: Settings) -> None:
 
 @extends
 def build() -> Sequence[object]:
-    """Return the request log."""
+    """Build the request log."""
     from mirror_server.extensions.logs.handler import RequestLog
 
     return [RequestLog()]

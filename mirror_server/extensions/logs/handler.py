@@ -1,8 +1,9 @@
-"""Writes the server's log: each line before the program continues, but without waiting for a slow reader.
+"""The handler of the server's log.
 
-Python's logging finds the caller, makes a record and formats it in a chain of functions. For each request that takes
-half as long as a small request itself. So if one :class:`LineHandler` writes the whole log, it formats the line of a
-request directly. Under another server with its own log, the line is a record like any other.
+It writes each line before the program continues, but never waits for a slow reader. Python's logging finds the caller,
+creates a record and formats it in a chain of functions. For each request, this takes half as long as a small request
+itself. Therefore a :class:`LineHandler` formats the line of a request directly, if it writes the complete log. Under
+another server that has its own log, the line is an ordinary record.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
     from flask import Response
 
 ACCESS_LOG = "mirror_server.requests"
-"""Name of the logger that has a line for each request."""
+"""The name of the logger that writes a line for each request."""
 
 _EVENT = "request"
 _MAX_QUEUED = 10_000
 _FLUSH_SECONDS = 2
-# A pipe accepts this many bytes either completely or not at all.
+# A pipe accepts up to this many bytes either completely or not at all.
 _ATOMIC_WRITE_BYTES = getattr(select, "PIPE_BUF", 512)
 
 _access_log = logging.getLogger(ACCESS_LOG)
@@ -41,26 +42,26 @@ _log = logging.getLogger(__name__)
 
 
 class LineHandler(logging.Handler):
-    """Writes each line before the program continues, so that no line is lost however the process ends.
+    """A handler that writes each line before the program continues, so that no line is lost if the process ends.
 
-    The program never waits for a pipe or terminal that is not read. If a line cannot be written at once, it and all
-    later lines are queued, in order, for a thread that waits. If the queue is full, lines are dropped. Dropped lines
-    and lines that cannot be written, for instance on a full disk, are counted. Their number is logged as soon as lines
-    can be written again.
+    The program never waits for a pipe or terminal that is not read. If a line cannot be written immediately, this line
+    and all later lines are queued, in order, for a thread that waits. If the queue is full, lines are dropped. The
+    handler counts dropped lines and lines that cannot be written, for example on a full disk. It logs their number
+    when lines can be written again.
 
     Args:
         stream: The stream to write to.
         log_format: The format of the lines.
 
     Attributes:
-        lost_lines: Number of lines that were dropped or could not be written.
+        lost_lines: The number of lines that were dropped or could not be written.
     """
 
     def __init__(self, stream: TextIO, log_format: LogFormat) -> None:
         super().__init__()
         self.lost_lines = 0
         self._reported_lines = 0
-        # Whether the last write ended within a line, because the disk was full.
+        # Whether the last write ended in the middle of a line, because the disk was full.
         self._is_cut = False
         self._stream = stream
         console = colored_line if stream.isatty() else console_line
@@ -74,7 +75,7 @@ class LineHandler(logging.Handler):
         self._is_closed = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line of a record. Logging calls this with the lock of the handler."""
+        """Write the line of a record. Logging calls this method while it holds the lock of the handler."""
         try:
             line = self._line(line_of(record))
         except Exception:  # like all handlers of logging: an error in a log line must not break the program
@@ -92,12 +93,12 @@ class LineHandler(logging.Handler):
             self.release()
 
     def flush(self) -> None:
-        """Wait until the queued lines are written, up to a time limit, because no one may read them."""
+        """Wait until the queued lines are written. There is a time limit, because the reader may never read them."""
         with self._queue_changed:
             self._queue_changed.wait_for(lambda: not self._queue, _FLUSH_SECONDS)
 
     def close(self) -> None:
-        """Close the pipe or socket. The thread ends after the queued lines."""
+        """Close the pipe or socket. The thread ends after it has written the queued lines."""
         with self._queue_changed:
             self._is_closed = True
             self._queue_changed.notify_all()
@@ -106,7 +107,7 @@ class LineHandler(logging.Handler):
         super().close()
 
     def _write(self, line: str) -> None:
-        """Write or queue a line; the caller has the lock of the handler."""
+        """Write or queue a line. The caller must have acquired the lock of the handler."""
         if not self._may_block:
             self._put_line(line, reports_lost=True)
         elif self._queue or not self._try_write(line):
@@ -137,7 +138,7 @@ class LineHandler(logging.Handler):
             self._queue.append(line)
             self._queue_changed.notify_all()
             if self._writer is None:
-                # A daemon, so that a pipe without a reader does not prevent the process from ending.
+                # This is a daemon thread, so that a pipe without a reader does not prevent the process from ending.
                 self._writer = threading.Thread(target=self._write_queued, name="log", daemon=True)
                 self._writer.start()
 
@@ -149,7 +150,7 @@ class LineHandler(logging.Handler):
                 if not self._queue:
                     self._writer = None
                     return
-            # The line stays in the queue until it is written, so that no later line overtakes it.
+            # The line stays in the queue until it is written, so that no later line is written before it.
             self._put_line(self._queue[0], reports_lost=len(self._queue) == 1)
             with self._queue_changed:
                 self._queue.popleft()
@@ -183,7 +184,7 @@ class LineHandler(logging.Handler):
         while rest:
             written = self._file.write(rest)
             if written is None:
-                # The pipe was made non-blocking by another process.
+                # Another process made the pipe non-blocking.
                 select.select([], [self._file], [])
             else:
                 rest = rest[written:]
@@ -191,7 +192,10 @@ class LineHandler(logging.Handler):
 
 
 def configure(log_format: LogFormat, stream: TextIO, *, access_log: bool = True) -> None:
-    """Write the log of this process to the stream, in UTC, with or without a line per request."""
+    """Write the log of this process to the stream, in UTC.
+
+    ``access_log`` is whether the log contains a line per request.
+    """
     logging.basicConfig(level=logging.INFO, handlers=[LineHandler(stream, log_format)], force=True)
     logging.getLogger(ACCESS_LOG).setLevel(logging.NOTSET if access_log else logging.WARNING)
 
@@ -206,14 +210,14 @@ def write_request(details: Details) -> None:
 
 
 def lost_lines() -> int:
-    """Return the number of lines of this process's log that were lost."""
+    """Return the number of lost lines of this process's log."""
     return sum(handler.lost_lines for handler in logging.root.handlers if isinstance(handler, LineHandler))
 
 
 class RequestLog:
-    """The request lines of one server, and the metric of lost lines."""
+    """The hooks that write the request lines of one server, and count lost lines."""
 
-    # Last, because other extensions can change the response.
+    # This hook is called last, because other extensions can change the response.
     @extends(trylast=True)
     def response_ready(
         self,
@@ -222,7 +226,7 @@ class RequestLog:
         route: tuple[str, str],  # noqa: ARG002 - of the hook
         seconds: float,
     ) -> None:
-        """Write the line of a request. The query is left out, because it can contain confidential data."""
+        """Write the line of a request. The query string is left out, because it can contain confidential data."""
         if _access_log.isEnabledFor(logging.INFO):
             write_request(
                 {
@@ -245,7 +249,10 @@ class RequestLog:
 
 
 def _unbuffered(stream: TextIO) -> FileIO | None:
-    """Return the unbuffered file of a stream. A buffer would later write the bytes that a full disk rejected."""
+    """Return the unbuffered file of a stream, or ``None`` if the stream has no file.
+
+    A buffer would keep bytes that a full disk rejected, and would write them later.
+    """
     try:
         number = stream.fileno()
     except OSError:
@@ -255,7 +262,7 @@ def _unbuffered(stream: TextIO) -> FileIO | None:
 
 
 def _may_block(stream: TextIO) -> bool:
-    """Return whether a write to a stream can block until it is read."""
+    """Return whether a write to a stream can block until the stream is read."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except OSError:
@@ -264,7 +271,7 @@ def _may_block(stream: TextIO) -> bool:
 
 
 def _nonblocking_copy(stream: TextIO) -> FileIO | socket.socket | None:
-    """Return the stream's pipe or socket opened for non-blocking writes, or ``None`` if that is not possible."""
+    """Return the pipe or socket of a stream, opened for non-blocking writes, or ``None`` if this is not possible."""
     number = stream.fileno()
     try:
         if stat.S_ISSOCK(os.fstat(number).st_mode):
@@ -273,9 +280,9 @@ def _nonblocking_copy(stream: TextIO) -> FileIO | socket.socket | None:
                 return opened
             opened.close()
         elif not stream.isatty():
-            # Opened again: processes that share the original may expect blocking writes.
+            # The pipe is opened again, because processes that share the original may expect blocking writes.
             return FileIO(os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK), "w")
     except OSError:
-        # Not Linux, or the pipe belongs to another user.
+        # The system is not Linux, or the pipe belongs to another user.
         return None
     return None

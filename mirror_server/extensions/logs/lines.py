@@ -1,4 +1,4 @@
-"""Formats lines of the server's log: for people, in color on a terminal, or JSON for programs."""
+"""The formats of a line in the server's log: text for people, colored text for a terminal, and JSON for programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEVELS = {"debug": _GREEN, "info": _GREEN, "warning": _YELLOW, "error": _RED, "
 
 
 class LogLine(NamedTuple):
-    """The content of one line."""
+    """The content of one line in the log."""
 
     event: str
     level: str
@@ -30,14 +30,14 @@ class LogLine(NamedTuple):
 
 
 def line_of(record: logging.LogRecord) -> LogLine:
-    """Return the content of a record's line."""
+    """Return the content of the line for a log record."""
     details = {name: value for name, value in record.__dict__.items() if name not in _OF_EVERY_RECORD}
-    # Uvicorn adds its message a second time, in color.
+    # Uvicorn also adds its message in color.
     details.pop("color_message", None)
     if record.stack_info:
         details["stack_info"] = record.stack_info
     error = record.exc_info or None
-    # Without the values of variables, which can be payloads and keys.
+    # The traceback does not include the values of variables, which can be payloads or keys.
     has_error = error is not None and error[1] is not None
     text = "".join(traceback.format_exception(*error)).removesuffix("\n") if error is not None and has_error else None
     return LogLine(record.getMessage(), record.levelname.lower(), record.name, details, text)
@@ -51,14 +51,14 @@ def json_line(line: LogLine) -> str:
 
 
 def console_line(line: LogLine) -> str:
-    """Format a line for people, in a file."""
+    """Format a line for people who read it in a file."""
     # Values are quoted, so that a line break in a path does not start a new line.
     details = [f"{name}={value!r}" for name, value in sorted(line.details.items())]
     return _with_traceback(line, f"{_now()} [{line.level:<9}] {line.event:<30} [{line.logger}]", details)
 
 
 def colored_line(line: LogLine) -> str:
-    """Format a line for people, on a terminal."""
+    """Format a line for people who read it on a terminal."""
     details = [f"{_CYAN}{name}{_END}={_MAGENTA}{value!r}{_END}" for name, value in sorted(line.details.items())]
     level = f"{_LEVELS.get(line.level, '')}{_BOLD}{line.level:<9}{_END}"
     event, logger = f"{_BOLD}{line.event:<30}{_END}", f"{_BOLD}{_BLUE}{line.logger}{_END}"

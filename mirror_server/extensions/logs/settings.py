@@ -14,7 +14,7 @@ LogFormat = Literal["console", "json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The format of the log, and whether it contains requests."""
+    """The settings for the format of the log, and for lines of requests."""
 
     log_format: LogFormat = setting(
         "console",

@@ -1,6 +1,6 @@
 """Metrics for Prometheus at ``GET /metrics``: requests, queues, logs, webhooks, and metrics of other extensions."""
 
-# Start reading with ``metrics``.
+# Read ``metrics`` first.
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """Return the packages of this extension."""
+    """Return the package that this extension needs."""
     return ["prometheus_client"]
 
 
 @extends
 def build(services: Services) -> list[Metrics]:
-    """Return the metrics of one server."""
+    """Build the metrics of one server."""
     from mirror_server.extensions.metrics.metrics import Metrics
 
     return [Metrics(services)]
@@ -31,7 +31,7 @@ def build(services: Services) -> list[Metrics]:
 
 @extends
 def blueprints() -> list[Blueprint]:
-    """Return the routes."""
+    """Return the route of the metrics."""
     from mirror_server.extensions.metrics.views import routes
 
     return [routes]

@@ -53,7 +53,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        # Finding the metrics of a route by labels would take as long as counting.
+        # Cached, because finding the metrics of a route by its labels would take as long as counting.
         self._of_route: dict[tuple[tuple[str, str], int], tuple[Counter, Histogram]] = {}
         self._services = services
         self._own = [metric.name for metric in self._registry.collect()]
@@ -80,7 +80,7 @@ class Metrics:
         route: tuple[str, str],
         seconds: float,
     ) -> None:
-        """Count a request."""
+        """Count a request, and record its duration."""
         status = response.status_code
         found = self._of_route.get((route, status))
         if found is None:
@@ -91,12 +91,12 @@ class Metrics:
         histogram.observe(seconds)
 
     def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
 class _State(Collector):
-    """Metrics that are counted at each scrape."""
+    """A collector of metrics that are counted at each scrape."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -107,7 +107,7 @@ class _State(Collector):
 
 
 def own_of(services: Services) -> list[Measurement]:
-    """Return the current metrics of the server, without those of extensions and of requests."""
+    """Return the current metrics of the server, without the metrics of extensions and of requests."""
     with services.database.read() as session:
         stored = list(counted(session))
     leads = int(services.is_leader())
@@ -144,7 +144,7 @@ def counted(session: Session) -> Iterator[Measurement]:
     )
     yield Measurement("mirror_waiting_device_requests", "Device requests that have no response yet.", waiting)
     yield Measurement("mirror_longest_device_queue", "Pending requests of the device that has the most.", longest)
-    # A restored log leaves out ``:lost`` numbers, which belong to no entries.
+    # A restored log skips ``:lost`` numbers, which belong to no entries.
     entries, stored_bytes = _row(
         session,
         "SELECT coalesce(sum((last_seq + 1 - coalesce("

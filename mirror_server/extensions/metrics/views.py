@@ -25,7 +25,7 @@ routes = Blueprint("metrics", __name__)
     is_extension=True,
 )
 def get_metrics() -> Response:
-    """Metrics for Prometheus."""
-    # It counts devices, requests and rows, of which there may be many.
+    """Get the metrics for Prometheus."""
+    # Run in another thread, because it counts devices, requests and rows, of which there may be many.
     read = services().part(Metrics).exposition
     return when_read(read, lambda text: Response(text, content_type=CONTENT_TYPE), is_long=True)

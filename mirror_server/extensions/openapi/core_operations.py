@@ -1,4 +1,4 @@
-"""Descriptions of the core's operations. An extension describes its operations at its views."""
+"""The descriptions of the core's operations. An extension describes its operations at its views."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ OPERATIONS: Mapping[Callable[..., Any], Callable[[Callable[..., Any]], object]] 
         "Operation", ResponseSpec(200, "The key, without its secret.", json_of(AccessKey, "the key of an application"))
     ),
 }
-"""The description of each view."""
+"""The function that describes each view."""
 
 for _view, _describe in OPERATIONS.items():
     _describe(_view)

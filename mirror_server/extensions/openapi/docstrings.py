@@ -1,4 +1,4 @@
-"""Reads the descriptions of the OpenAPI document from the docstrings of views and models."""
+"""Reading of descriptions for the OpenAPI document from the docstrings of views and models."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _BREAK_IN_PARAGRAPH = re.compile(r"(?<!\n)\n *(?!\n)")
 
 
 def summary_and_meaning(view: Any) -> tuple[str, str]:
-    """Return the first line of a view's docstring without its period, and the paragraphs after it."""
+    """Return the first line of a view's docstring without its period, and the following paragraphs."""
     summary, _, meaning = _in_markdown(inspect.getdoc(view) or "", view.__module__).partition("\n\n")
     return summary.removesuffix("."), meaning
 
 
 def prose(model: type) -> str:
-    """Return a model's docstring without its attributes."""
+    """Return a model's docstring without its section of attributes."""
     return inspect.cleandoc(model.__doc__ or "").partition(_ATTRIBUTES)[0]
 
 
@@ -37,7 +37,7 @@ def meanings_of_attributes(model: type) -> dict[str, str]:
 def _in_markdown(text: str, module: str) -> str:
     """Join the lines of each paragraph, and replace references to constants by their values.
 
-    A constant is one of the module itself or, by its full name, of a module that it imports.
+    A reference names a constant of the module itself. With a full name, it names a constant of an imported module.
     """
 
     def value(reference: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Builds the OpenAPI document."""
+"""The builder of the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -92,16 +92,16 @@ class DescribedOperation:
     Attributes:
         name: The ``operationId``.
         group: The tag.
-        summary: One line.
+        summary: The summary, in one line.
         meaning: The description.
-        responses: The responses other than errors.
+        responses: The responses that are not errors.
         path: The path, with its variables in braces.
-        scopes: A key needs one of them. Empty if no key is needed.
-        parameters: Query parameters and headers.
+        scopes: The scopes, of which a key needs at least one. Empty if no key is needed.
+        parameters: The query parameters and headers.
         body: The body of the request.
-        is_body_optional: Whether the body may be left out.
-        errors: Codes of errors that only some operations have; the common ones are added.
-        is_extension: Whether the operation is missing in the public API.
+        is_body_optional: Whether the body may be omitted.
+        errors: The status codes of errors that only some operations have. The common errors are added.
+        is_extension: Whether the public API lacks the operation.
     """
 
     name: str
@@ -141,9 +141,9 @@ def describe(
     """Return the OpenAPI document of a server.
 
     Args:
-        routes: All its described routes.
-        device_filters: Parameters of each operation that selects devices.
-        additions: Responses and parameters that extensions add to operations of others.
+        routes: All described routes of the server.
+        device_filters: The parameters of each operation that selects devices.
+        additions: The responses and parameters that extensions add to operations of the core or of other extensions.
     """
     paths: dict[str, Any] = {}
     operations = []
@@ -164,7 +164,7 @@ def describe(
             "description": _SUMMARY,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        # A relative URL, so that the document is also right below the path prefix of a proxy.
+        # A relative URL is correct even if a proxy adds a prefix to the path.
         "servers": [{"url": "."}],
         "security": [{"access_key": []}],
         "paths": paths,
@@ -185,7 +185,10 @@ def describe(
 
 
 class _Schemas(GenerateJsonSchema):
-    """A generator that describes members by the docstrings of models, and omits titles, which only repeat names."""
+    """A generator that describes members by the docstrings of models.
+
+    It omits titles, because they only repeat names.
+    """
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
@@ -214,7 +217,7 @@ def _operation_of(
     group, responses, described = view.__dict__["described"]
     details = dict(described)
     added = [addition[view.__name__] for addition in additions if view.__name__ in addition]
-    # A response of an extension replaces the one with the same code.
+    # A response of an extension replaces the response with the same status code.
     by_code = {response.code: response for response in chain(responses, *(others for others, _ in added))}
     filters = device_filters if details.pop("selects_devices", False) else ()
     return DescribedOperation(
@@ -268,7 +271,7 @@ def _operation(operation: DescribedOperation) -> Schema:
 
 
 def _server_operation(operation: DescribedOperation) -> Schema:
-    """Describe an operation of the server, with errors, parameters and scopes; a webhook has none of these."""
+    """Describe an operation of the server, with its errors, parameters and scopes. A webhook has none of these."""
     described = _operation(operation)
     described["responses"] |= _errors(operation)
     if parameters := _parameters(operation):
@@ -331,7 +334,7 @@ def _content(content: BodySpec) -> Schema:
 
 @cache
 def _golden_examples() -> dict[str, dict[str, Any]]:
-    """Return the examples of the interface by model name and variant."""
+    """Return the examples of the interface, by the name of the model and the variant."""
     files = (resources.files("mirror_sdk.wire") / "examples").iterdir()
     contents = [json.loads(file.read_text(encoding="utf-8")) for file in files if file.name.endswith(".json")]
     return {content["model"].rpartition(".")[2]: content["variants"] for content in contents}
@@ -360,7 +363,7 @@ def _contents(operation: DescribedOperation) -> Iterator[BodySpec]:
 
 
 def _closed_schemas(operations: Collection[DescribedOperation], schemas: Mapping[str, Schema]) -> set[str]:
-    """Return the names of all schemas in request bodies: the server rejects unknown members there."""
+    """Return the names of all schemas in request bodies, because the server rejects unknown members in them."""
     visited: set[str] = set()
     pending = {operation.body.model.__name__ for operation in operations if operation.body and operation.body.model}
     while pending:

@@ -22,11 +22,14 @@ routes = Blueprint("description", __name__)
 
 
 Additions: TypeAlias = Mapping[str, tuple[Sequence[ResponseSpec], Sequence[Parameter]]]
-"""Responses and parameters that an extension adds, by view name: see :func:`mirror_server.hooks.openapi_additions`."""
+"""The responses and parameters that an extension adds, by the name of the view.
+
+See :func:`mirror_server.hooks.openapi_additions`.
+"""
 
 
 class Route(NamedTuple):
-    """A method (``get``) of a path (``/v3/devices/{device_id}``), and its view."""
+    """A method of a path and its view, such as ``get`` of ``/v3/devices/{device_id}``."""
 
     method: str
     path: str
@@ -59,7 +62,7 @@ def _document(
     additions: tuple[Callable[[], Additions], ...],
     completions: tuple[Callable[[dict[str, Any]], None], ...],
 ) -> bytes:
-    # Built at the first request, because it would make the start of the server slow.
+    # The document is built at the first request, because building it would delay the start of the server.
     from mirror_server.extensions.openapi.document import describe  # noqa: PLC0415
 
     document = describe(
@@ -71,7 +74,7 @@ def _document(
 
 
 def each_route(app: Flask) -> Iterator[Route]:
-    """Return the routes of all described views. Extensions of other packages may have views without a description."""
+    """Yield the routes of all described views. Extensions from other packages may have views without a description."""
     for rule in app.url_map.iter_rules():
         view = app.view_functions[rule.endpoint]
         if "described" not in view.__dict__:

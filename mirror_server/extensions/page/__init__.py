@@ -1,7 +1,7 @@
 """The web page at ``/``, and the reference of the Python packages at ``/reference/``.
 
-A browser runs the page from the folder ``files``; it calls the interface like any client. Sphinx builds the reference,
-which is optional. Start reading with ``page``.
+A browser runs the page from the folder ``files``. The page calls the interface in the same way as any other client.
+Sphinx builds the reference, which is optional. Read ``page`` first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @extends
 def announcements(url: str, key: str | None) -> list[str]:
     """Return the link that opens the page of a demo."""
-    # After the #, so that the browser does not send the key.
+    # The key follows the #, so that the browser does not send it to the server.
     return [] if key is None else [f"In a browser: {url}/#key={key}"]
 
 

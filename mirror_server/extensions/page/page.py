@@ -1,4 +1,4 @@
-"""The web page. Its files contain no secrets, so no key is needed."""
+"""The views of the web page. They need no key, because the files of the page contain no secrets."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ def get_page_file(file: str) -> CacheableResponse:
 def _files() -> dict[str, bytes]:
     folder = resources.files("mirror_server.extensions.page") / "files"
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in TYPES}
-    # The page and the widgets of the notebooks have the same components.
+    # The page uses the same components as the widgets of the notebooks.
     components = resources.files("mirror_sdk") / "widgets" / "ui" / _COMPONENTS
     return files | {_COMPONENTS: components.read_bytes()}
 
 
 def _keeps_history() -> bool:
-    """Return whether the server keeps a history: if not, the page does not request it."""
-    # The setting is found by its name, because its extension may be deleted.
+    """Return whether the server stores a history. If it does not, the page does not request the history."""
+    # The setting is found by its name, because the extension with its class may be deleted.
     return any(getattr(one, "keep_history_seconds", None) is not None for one in services().settings.extensions)
 
 
 @cache
 def _declared_objects(keeps_history: bool) -> bytes:
-    """Return the declarations of objects as JSON: the page's source of names, types, units and ranges."""
+    """Return the declarations of objects as JSON, from which the page reads names, types, units and ranges."""
     objects = {
         object_id: {"name": name, "resources": {one: _declaration(declared) for one, declared in resources.items()}}
         for object_id, (name, resources) in DECLARED_OBJECTS.items()

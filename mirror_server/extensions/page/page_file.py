@@ -1,4 +1,4 @@
-"""Files for browsers, which may cache them and then revalidate them."""
+"""Files for browsers, which may cache them but have to revalidate them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ TYPES = {
 
 
 def page_file(name: str, content: bytes, policy: str) -> CacheableResponse:
-    """Return the response with a file.
+    """Return the response that contains a file.
 
     Args:
         name: The file name, with an extension in :data:`TYPES`.
-        content: The content.
-        policy: The ``Content-Security-Policy``: the sources that the browser may load and run.
+        content: The content of the file.
+        policy: The ``Content-Security-Policy``, which lists the sources that the browser may load and run.
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
     response = CacheableResponse(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)

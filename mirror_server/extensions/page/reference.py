@@ -1,4 +1,7 @@
-"""The reference: pages built from the docstrings with the package. They contain no secrets, so no key is needed."""
+"""The views of the reference, whose pages are built from the docstrings.
+
+They need no key, as they contain no secrets.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from mirror_server.views.requests import requires
 from mirror_server.views.responses import CacheableResponse
 
 FOLDER = "REFERENCE_FOLDER"
-"""Key of the app's configuration with the folder of the pages, if it is not the one in the package."""
+"""The key in the app's configuration for the folder of the pages. The default is the folder in the package."""
 
 _BUILT = Path(__file__).parent / "built"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
@@ -34,7 +37,7 @@ routes = Blueprint("reference", __name__)
 @described("Operation", ResponseSpec(302, "To the first page."), is_extension=True)
 def get_reference() -> Response:
     """Get the reference of the Python packages."""
-    # The links of a page are relative to the folder it is in.
+    # The links of a page are relative to the folder of the page.
     return Response(status=302, headers={"Location": f"{request.script_root}/reference/index.html"})
 
 
@@ -58,6 +61,6 @@ def get_reference_file(file: str) -> CacheableResponse:
 
 
 def _hashes(content: bytes) -> list[str]:
-    """Return the hashes of the inline scripts of a page. The browser runs no other inline scripts."""
+    """Return the hashes of the inline scripts of a page. The browser runs only inline scripts with these hashes."""
     found = {match[1] for match in _INLINE.finditer(content)}
     return sorted(f"'sha256-{b64encode(sha256(script).digest()).decode()}'" for script in found)

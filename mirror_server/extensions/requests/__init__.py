@@ -1,11 +1,11 @@
 """Conditional writes, waiting for responses, the list of pending requests, and acknowledged failures.
 
 - ``If-Match`` with a write queues nothing if the desired value has changed since the writer read it.
-- ``Prefer: wait=SECONDS`` (RFC 7240) delays the 202 until the request has ended, and includes the response.
+- ``Prefer: wait=SECONDS`` (RFC 7240) delays the 202 response until the request has ended, and includes the result.
 - ``GET /v2/device-requests`` lists the pending requests of the application.
 - ``POST /v3/devices/{id}/echo/acknowledgements`` records that someone has seen a failed write.
 
-Without this extension ``Prefer`` has no effect and ``If-Match`` is rejected. Start reading at ``prefer_wait``.
+Without this extension, ``Prefer`` has no effect and ``If-Match`` is rejected. Read ``prefer_wait`` first.
 Source: wire.md 1 and 2.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @extends
 def build(services: Services) -> Sequence[object]:
-    """Return the services that read the two headers of a device request."""
+    """Build the services that evaluate the two headers of a device request."""
     from mirror_server.extensions.requests.conditional_writes import ConditionalWrites
     from mirror_server.extensions.requests.prefer_wait import PendingResponses
 

@@ -1,4 +1,4 @@
-"""Conditional writes: ``If-Match`` with the revision of the desired value. Source: wire.md 2."""
+"""Conditional writes, which have an ``If-Match`` with the revision of the desired value. Source: wire.md 2."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mirror_server.views import serialize
 from mirror_server.views.description import TEXT, ResponseSpec, header, json_of
 
 _Revision = int | Literal["*"]
-"""The expected revision of a desired value: 0 if it was never written, ``*`` for any."""
+"""The expected revision of a desired value. 0 if the value was never written, and ``*`` for any revision."""
 
 _REVISION = re.compile(r'(?:W/)?"([0-9]{1,19})"|([0-9]{1,19})', re.ASCII)
 
@@ -40,11 +40,11 @@ CHANGED = ResponseSpec(
 
 
 class ConditionalWrites:
-    """Checks ``If-Match`` of writes."""
+    """The hook that evaluates ``If-Match`` of writes."""
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
-        """Check the header in the transaction that queues the write."""
+        """Return the check of the header, which runs in the transaction that queues the write."""
         text = request.headers.get("If-Match")
         if text is None:
             return None
@@ -65,10 +65,10 @@ def _read(text: str) -> _Revision:
 
 
 def check_revision(session: Session, context: CommandContext, *, app_id: str, expected: _Revision) -> None:
-    """Reject a write if the desired value has another revision than expected.
+    """Reject a write if the desired value does not have the expected revision.
 
     Raises:
-        ApiError: The revision is another one (412), or the path is an object instance (400).
+        ApiError: The revision differs (412), or the path is an object instance (400).
     """
     resource = resources.find(session, context.device_id, context.path)
     if resource is None:
@@ -95,7 +95,7 @@ def check_revision(session: Session, context: CommandContext, *, app_id: str, ex
 
 
 def desired_revision_of(resource: ResourceRow) -> str:
-    """Describe the revision of a desired value for a message."""
+    """Return a clause for a message that describes the revision of a desired value."""
     if resource.desired_status is None:
         return f"{resource.path} was never written"
     return f"the desired value of {resource.path} has revision {resource.desired_revision}"

@@ -1,4 +1,7 @@
-"""``Prefer: wait``: delays the 202 of a device request until it has ended. Source: wire.md 2; RFC 7240."""
+"""``Prefer: wait``, which delays the 202 response to a device request until the request has ended.
+
+Source: wire.md 2; RFC 7240.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from mirror_server.server import Services
 
 Pending: TypeAlias = Future[LogEntry | None]
-"""Resolves to the async response in the log, or ``None`` if there is none to wait for."""
+"""A future for the async response in the log. Its result is ``None`` if there is no response to wait for."""
 
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
@@ -55,7 +58,10 @@ ENDED = ResponseSpec(
 
 
 class PendingResponses:
-    """The requests whose 202 is delayed, by application and async-id. Several can wait for the same one."""
+    """The requests whose 202 response is delayed, by application and async-id.
+
+    Several requests can wait for the same response.
+    """
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -64,9 +70,10 @@ class PendingResponses:
 
     @extends
     def device_request(self, submission: CommandSubmission) -> Handling | None:
-        """Delay the 202 of a request that prefers to wait."""
+        """Delay the 202 response to a request that prefers to wait."""
         seconds = _read_seconds() if "async-id" in request.args else 0
-        # Only where waiting takes no thread, and only in the leader, which receives the responses of devices.
+        # The server waits only if this takes no thread, and only in the leader, which receives the responses of
+        # devices.
         if not (seconds and DEFER in request.environ and self._services.is_leader()):
             return None
         pending, is_admitted = Pending(), g.still_admits
@@ -79,10 +86,12 @@ class PendingResponses:
 
             def complete(entry: LogEntry | None = None) -> Response:
                 if not stored.done():
-                    # The timeout is over, or the first request with this id has ended. The 202 waits for the disk.
+                    # The timeout has passed, or the first request with this id has ended. The 202 response still waits
+                    # for the disk.
                     return when_stored(stored, lambda _: complete(entry))
                 if entry is None or not is_admitted():
-                    # An invalid key does not get the result, but still the 202, so that the request is not repeated.
+                    # With an invalid key, the response has no result. It is still 202, so that the client does not
+                    # repeat the request.
                     return accepted(stored.result())
                 response = accepted(stored.result(), **{"async-response": entry_json(entry, CURSOR_EXTRAS)})
                 response.headers[PREFERENCE_APPLIED_HEADER] = f"wait={seconds}"
@@ -98,8 +107,8 @@ class PendingResponses:
     def responses_added(
         self, session: Session, app_id: str, entries: Sequence[Mapping[str, Any]], first_seq: int, at: Instant
     ) -> None:
-        """Complete the requests that wait for these responses, once they are on disk."""
-        # Without the lock: a request is added by the same thread, in an earlier transaction.
+        """Complete the requests that wait for these responses, when the responses are on disk."""
+        # No lock is needed, because the same thread adds a request, in an earlier transaction.
         if not self._waiting:
             return
         for seq, entry in enumerate(entries, first_seq):
@@ -109,28 +118,28 @@ class PendingResponses:
                 session.after_commit(partial(self.resolve, name, response))
 
     def resolve(self, name: tuple[str, str], response: LogEntry | None) -> None:
-        """Complete the requests that wait for a response; ``None`` means that there is none to wait for."""
+        """Complete the requests that wait for a response. ``None`` means that there is no response to wait for."""
         with self._lock:
             waiting = self._waiting.pop(name, set())
         for pending in waiting:
-            # It may have just been cancelled.
+            # The wait may have just been cancelled.
             with suppress(InvalidStateError):
                 pending.set_result(response)
 
     def _add(self, name: tuple[str, str], pending: Pending) -> None:
         with self._lock:
             self._waiting.setdefault(name, set()).add(pending)
-        # Outside the lock, because the callback acquires it.
+        # Added outside the lock, because the callback acquires the lock.
         pending.add_done_callback(partial(self._forget, name))
 
     def _stored(self, name: tuple[str, str], pending: Pending, stored: Future[Command]) -> None:
         error = stored.exception()
-        # The client may be gone already.
+        # The client may already have disconnected.
         with suppress(InvalidStateError):
             if error is not None:
                 pending.set_exception(error)
             elif pending not in self._waiting.get(name, ()) and not pending.done():
-                # A repeated request: its response may be in the log already, and would not arrive again.
+                # This is a repeated request. Its response may already be in the log, and would not arrive again.
                 self.resolve(name, None)
                 pending.set_result(None)
 
@@ -143,11 +152,14 @@ class PendingResponses:
 
 
 def _read_seconds() -> int:
-    """Return how long the client prefers to wait. An invalid preference is ignored, as RFC 7240 requires."""
+    """Return the number of seconds that the client prefers to wait.
+
+    An invalid preference is ignored, as RFC 7240 requires.
+    """
     for preference in parse_list_header(request.headers.get(PREFER_HEADER, "")):
         name, _, value = preference.partition(";")[0].partition("=")
         if name.strip().lower() == "wait":
             seconds = value.strip().strip('"')
-            # The first of several counts.
+            # If the preference is repeated, the first one counts.
             return min(int(seconds), MAX_WAIT_SECONDS) if _SECONDS.fullmatch(seconds) else 0
     return 0

@@ -1,4 +1,4 @@
-"""Lists pending device requests, and acknowledges failed writes. Source: wire.md 1 and 2."""
+"""The views that list pending device requests and acknowledge failed writes. Source: wire.md 1 and 2."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _waiting(device_id: str | None) -> Response:
         if paging.after is not None and last is None:
             raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; start again without it")
         number = last.command_id if last else 0
-        # The extra one shows that there are more.
+        # The extra command shows that there is another page.
         commands_found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)
     in_flight = services().dispatcher.in_flight()
     waiting = [_waiting_request(each, with_device=each.command_id in in_flight) for each in commands_found]
@@ -106,7 +106,7 @@ def _waiting(device_id: str | None) -> Response:
 
 
 def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
-    """Return a pending device request, without the value that it writes."""
+    """Return a pending device request as JSON, without the value that it writes."""
     request = command.request
     return {
         "object": "device-request",
@@ -122,7 +122,7 @@ def _waiting_request(command: Command, *, with_device: bool) -> dict[str, Any]:
 
 
 def _failed(session: Session, device_id: str, path: str, revision: int | None) -> ResourceRow:
-    """Return the resource whose last write has failed.
+    """Return the resource, if its last write has failed.
 
     Raises:
         ApiError: The device (404) or the resource (400) is unknown. The last write has not failed, or has another

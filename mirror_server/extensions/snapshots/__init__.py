@@ -1,7 +1,7 @@
-"""The fleet snapshot: every device object of a selection, all as of one instant, in one response.
+"""The fleet snapshot: every device object of a selection, all in their state at one time, in one response.
 
-The response is NDJSON or an Arrow stream. It is sent while it is read from one consistent state of the database. The
-history uses ``arrow`` too. Start reading with ``service``, then ``views``.
+The response is NDJSON or an Arrow stream. It is sent while the server reads it from one consistent state of the
+database. The history also uses ``arrow``. Read ``service`` first, then ``views``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @extends
 def needs() -> list[str]:
-    """Return the packages that Arrow streams need."""
+    """Return the package that Arrow streams need."""
     return ["pyarrow"]
 
 
 @extends
 def build(services: Services) -> list[SnapshotService]:
-    """Return the service that opens snapshots."""
+    """Build the service that opens snapshots."""
     from mirror_server.extensions.snapshots.service import SnapshotService
 
     return [SnapshotService(services.database, services.clock, services.download_slots)]

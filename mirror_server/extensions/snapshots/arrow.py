@@ -1,6 +1,6 @@
-"""Device objects as an Arrow IPC stream: one row per device, its resources in a list. Source: wire.md 7.
+"""Device objects as an Arrow IPC stream. Each row is a device with the list of its resources. Source: wire.md 7.
 
-Payloads are raw bytes with their content types; the reader decodes them.
+Payloads are raw bytes with their content types. The reader decodes them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row
 
 RESOURCE = pa.struct([(each.name, TYPES[each.kind]) for each in streamed_columns("resource", "reported")])
-"""A resource with its reported value."""
+"""The type of a resource with its reported value."""
 DESIRED = pa.struct(
     [("resource", pa.int32()), *((each.name, TYPES[each.kind]) for each in streamed_columns("desired"))]
 )
-"""A desired value: ``resource`` is the index of its resource in the list of resources."""
+"""The type of a desired value. ``resource`` is the index of its resource in the list of resources."""
 SCHEMA = pa.schema(
     [
         pa.field("device_id", pa.string()),
@@ -44,17 +44,18 @@ _BATCH_ROWS = 50_000
 _MAX_CACHED_PAGE_BYTES = 16 * 1024 * 1024
 
 _Columns = list[list[Any]]
-"""The columns of resources: device id, :data:`STREAMED_REPORTED_COLUMNS`."""
+"""The columns of resources: the device id, and :data:`STREAMED_REPORTED_COLUMNS`."""
 
 
 def arrow_stream(
     snapshot: Snapshot, compression: Compression, cache: LruCache[EncodedPage], end: bytes
 ) -> Generator[bytes]:
-    """Return the stream in chunks. Its last batch is empty and has ``end`` in its metadata."""
+    """Yield the stream in chunks. The last batch is empty and has ``end`` in its metadata."""
     stream = StreamChunks(SCHEMA, compression)
     yield stream.head
     for page in snapshot.pages():
-        # Without the page's revision, so that a changed page replaces its older version in the cache.
+        # The key does not contain the revision of the page, so that a changed page replaces its older version in the
+        # cache.
         key = (compression, snapshot.selection, page.after)
         encoded, size = cache.get(key), 0
         if encoded is not None and encoded.page == page:
@@ -65,8 +66,9 @@ def arrow_stream(
             yield chunk
             size += len(chunk)
             content = content + chunk if size <= _MAX_CACHED_PAGE_BYTES else b""
-        # Changes since a revision are not cached, because each client requests them only once. Nor are pages whose
-        # revision is not complete yet. A change with a smaller number may be stored later, without a new key.
+        # Changes since a revision are not cached, because each client requests them only once. A page is also not
+        # cached if changes up to its revision may still be missing. Such a change may be stored later and would not
+        # change the key.
         if content and snapshot.selection.changed_after is None and page.revision <= snapshot.revision:
             cache.put(key, EncodedPage(page, content))
     yield stream.tail(end)
@@ -84,21 +86,26 @@ def _chunks(stream: StreamChunks, snapshot: Snapshot, page: SnapshotPage) -> Ite
 
 
 class _DesiredColumns(NamedTuple):
-    """Desired values: the indexes of their resources, and device id and :data:`STREAMED_DESIRED_COLUMNS`."""
+    """The columns of desired values.
+
+    Attributes:
+        resources: The indexes of the resources of the values.
+        columns: The device id, and :data:`STREAMED_DESIRED_COLUMNS`.
+    """
 
     resources: Sequence[int]
     columns: _Columns
 
 
 def _batches(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[tuple[Sequence[DeviceRow], _Columns]]:
-    """Yield devices and their resources in batches of limited size. The resources of a device are not split."""
+    """Yield devices and their resources in batches of limited size. The resources of one device are not split."""
     columns, size = _no_rows(), 0
     for batch in rows:
         chunk = _add(batch, columns)
         size += sum(map(len, filter(None, chunk[_PAYLOAD]))) + sum(filter(None, chunk[_DESIRED_BYTES]))
         ids = columns[_DEVICE_ID]
         is_large = size > _BATCH_BYTES or len(ids) > _BATCH_ROWS
-        # The rows of the last device may continue in the next batch, so it is not complete.
+        # The rows of the last device may continue in the next batch, so this device is not complete yet.
         if is_large and (complete := ids.index(last := ids[-1])):
             count = next(index for index, device in enumerate(page) if device.device_id == last)
             yield page[:count], [column[:complete] for column in columns]
@@ -107,7 +114,7 @@ def _batches(page: Sequence[DeviceRow], rows: Iterator[list[Row]]) -> Iterator[t
 
 
 def _add(rows: list[Row], columns: _Columns) -> list[Row]:
-    """Append rows to the columns. Return the columns of these rows only."""
+    """Append rows to the columns. Return only the columns of these rows."""
     chunk = list(zip(*rows, strict=True))
     for column, values in zip(columns, chunk, strict=True):
         column.extend(values)
@@ -121,7 +128,10 @@ def _no_rows() -> _Columns:
 def _batch(
     page: Sequence[DeviceRow], columns: _Columns, desired: _DesiredColumns, is_unchanged: Sequence[bool]
 ) -> pa.RecordBatch:
-    """Return these devices and their resources as a batch, by device and path; unchanged devices have no list."""
+    """Return these devices and their resources as a batch, ordered by device and path.
+
+    The list of an unchanged device is null.
+    """
     counts = Counter(columns[_DEVICE_ID])
     lengths = [counts[device.device_id] for device in page]
     return pa.RecordBatch.from_arrays(
@@ -136,7 +146,7 @@ def _batch(
 
 
 def _desired(desired: _DesiredColumns, lengths: Sequence[int]) -> pa.Array:
-    """Return the desired values of each device, each with the index of its resource in the device's list."""
+    """Return the desired values of each device. Each has the index of its resource in the list of the device."""
     begins = list(accumulate(lengths, initial=0))
     owners = [bisect_right(begins, index) - 1 for index in desired.resources]
     positions = [index - begins[owner] for index, owner in zip(desired.resources, owners, strict=True)]

@@ -1,4 +1,4 @@
-"""The formats of the fleet snapshot, for the description of the interface. Source: wire.md 7."""
+"""The formats of the fleet snapshot, for the OpenAPI document. Source: wire.md 7."""
 
 from __future__ import annotations
 

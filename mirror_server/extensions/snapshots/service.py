@@ -1,4 +1,4 @@
-"""The fleet snapshot: many device objects as of one instant. Source: wire.md 7."""
+"""The fleet snapshot, which contains many device objects in their state at one time. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SnapshotSelection:
     """The selection of devices and resources in a snapshot.
 
     Attributes:
-        conditions: Conditions that a device has to meet, all of them.
-        patterns: Patterns of resource paths; empty for all resources.
-        changed_after: Include only the id of devices that have not changed after this revision.
+        conditions: The conditions, all of which a device has to meet.
+        patterns: The patterns of resource paths. If it is empty, all resources are included.
+        changed_after: A revision. Of a device that has not changed after it, only the id is included.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -41,7 +41,7 @@ class SnapshotSelection:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """A page and its encoding, for the cache. It is valid as long as the page is equal."""
+    """A page and its encoding, for the cache. The encoding is valid for every equal page."""
 
     page: SnapshotPage
     content: bytes
@@ -51,15 +51,15 @@ class EncodedPage:
 
 
 class Snapshot:
-    """An open snapshot. Until it is closed, it shows the mirror as it was when it was opened.
+    """An open snapshot. Until it is closed, it shows the state of the mirror at the time at which it was opened.
 
     Attributes:
         selection: The selection of devices and resources.
-        app_id: The application that gets it.
-        taken_at: When it was opened.
-        device_count: Number of devices.
-        revision: Number of the last change in it.
-        seq: Number of the last entry in the application's log at that time.
+        app_id: The id of the application that receives the snapshot.
+        taken_at: The time at which the snapshot was opened.
+        device_count: The number of devices.
+        revision: The number of the last change in the snapshot.
+        seq: The number of the last entry in the application's log at that time.
     """
 
     def __init__(self, session: Session, selection: SnapshotSelection, app_id: str, taken_at: Instant) -> None:
@@ -74,7 +74,7 @@ class Snapshot:
         self._resources = ExitStack()
 
     def pages(self, size: int | None = None) -> Iterator[SnapshotPage]:
-        """Yield the pages of devices by id. Equal pages of equal selections have equal content."""
+        """Yield the pages of devices, ordered by id. Equal pages of equal selections have equal content."""
         return store.pages(self._session, self.selection.conditions, size or _DEVICES_PER_PAGE)
 
     def devices(self, page: SnapshotPage) -> list[DeviceRow]:
@@ -82,12 +82,12 @@ class Snapshot:
         return store.devices_of(self._session, self.selection.conditions, page)
 
     def resources(self, page: Sequence[DeviceRow], columns: str) -> Iterator[list[Row]]:
-        """Yield the resources of the changed devices among these; see :func:`.store.resources_of`."""
+        """Yield the resources of the devices in ``page`` that have changed. See :func:`.store.resources_of`."""
         device_ids = [device.device_id for device in page if self.is_changed(device)]
         return store.resources_of(self._session, columns, device_ids, self.selection.patterns)
 
     def desired(self, device_ids: Sequence[str]) -> Iterator[list[Row]]:
-        """Yield device id and :data:`.store.STREAMED_DESIRED_COLUMNS` of the resources with a desired value."""
+        """Yield the device id and the :data:`.store.STREAMED_DESIRED_COLUMNS` of all resources with a desired value."""
         return store.resources_of(
             self._session, store.STREAMED_DESIRED_COLUMNS, device_ids, self.selection.patterns, is_desired=True
         )
@@ -97,21 +97,23 @@ class Snapshot:
         return self.selection.changed_after is None or device.revision > self.selection.changed_after
 
     def on_close(self, resources: ExitStack) -> None:
-        """Close these resources with the snapshot."""
+        """Set the resources that are released when the snapshot is closed."""
         self._resources = resources
 
     def close(self) -> None:
-        """Release the database. Repeated calls have no effect."""
+        """Release the database. Further calls have no effect."""
         self._resources.close()
 
 
 class SnapshotService:
-    """Opens snapshots. Their number is limited: each uses a connection, and prevents cleanup of the database's log.
+    """The service that opens snapshots.
+
+    The number of open snapshots is limited, because each uses a connection and prevents cleanup of the database's log.
 
     Args:
         database: The database.
-        clock: Domain time.
-        slots: The slots of downloads.
+        clock: The clock of the server.
+        slots: The slots for downloads.
 
     Attributes:
         encoded_pages: A cache of recently encoded pages.
@@ -124,17 +126,18 @@ class SnapshotService:
         self._slots = slots
 
     def open(self, app_id: str, selection: SnapshotSelection) -> Snapshot:
-        """Return a snapshot as of now. The caller has to close it.
+        """Return a snapshot of the current state. The caller has to close it.
 
         Raises:
-            ApiError: The revision is larger than any in the mirror (400), or too many snapshots are open (429).
+            ApiError: The revision is larger than the last revision of the mirror (400), or too many snapshots are open
+                (429).
         """
         api_error = self._slots.acquire(app_id)
         if api_error is not None:
             raise api_error
         with ExitStack() as stack:
             stack.callback(partial(self._slots.release, app_id))
-            # Before the first read, so that no value is newer than this time.
+            # Determined before the first read, so that no value in the snapshot is newer than this time.
             taken_at = self._clock.now()
             session = stack.enter_context(self._database.read(with_revision=True))
             snapshot = Snapshot(session, selection, app_id, taken_at)

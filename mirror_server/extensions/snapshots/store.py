@@ -1,4 +1,4 @@
-"""Reads many devices in pages of limited size. Source: wire.md 7."""
+"""The statements that read many devices in pages of limited size. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -17,22 +17,27 @@ STREAMED_REPORTED_COLUMNS = ", ".join(
         "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
     ]
 )
-"""The columns of every resource. The last one is the size of its desired value, if it has one."""
+"""The columns of every resource. The last column is the size of the desired value, or NULL without a desired value."""
 
 STREAMED_DESIRED_COLUMNS = ", ".join(each.name for each in streamed_columns("desired"))
-"""The columns of a desired value. Few resources have one, and empty columns would take as long to read."""
+"""The columns of a desired value.
 
-# Few enough that the rows are freed before the garbage collector examines them.
+They are read separately, because few resources have a desired value and reading empty columns takes as long.
+"""
+
+# The number is small enough that the rows are freed before the garbage collector examines them.
 _ROWS_PER_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPage:
-    """A page of devices by id: those of a selection after ``after``, up to ``last``.
+    """A page of the devices in a selection, ordered by id.
+
+    It starts after the id ``after`` and ends with the id ``last``.
 
     ``revision`` is the highest revision of the devices. Two equal pages of one selection have the same content if one
-    of their sessions sees all changes up to that revision. The revision rises if a device changes or newly matches the
-    selection. If a device no longer matches, the number of devices or the last device is different.
+    of their sessions sees all changes up to that revision. The revision increases if a device changes or newly matches
+    the selection. If a device no longer matches, the number of devices or the last device differs.
     """
 
     after: str
@@ -42,7 +47,7 @@ class SnapshotPage:
 
 
 def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[SnapshotPage]:
-    """Yield the devices that meet all conditions, in pages."""
+    """Yield the pages of the devices that meet all conditions."""
     where, parameters = where_of(conditions)
     statement = (
         "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision FROM devices"
@@ -64,15 +69,17 @@ def devices_of(session: Session, conditions: Sequence[Condition], page: Snapshot
 def resources_of(
     session: Session, columns: str, device_ids: Sequence[str], patterns: Sequence[str], *, is_desired: bool = False
 ) -> Iterator[list[Row]]:
-    """Yield device id and columns of the resources of these devices, by device id and path, in batches.
+    """Yield the device id and further columns of the resources of these devices, in batches.
+
+    The rows are ordered by device id and path.
 
     Args:
-        session: The transaction.
+        session: The current transaction.
         columns: The columns, such as :data:`STREAMED_REPORTED_COLUMNS`.
-        device_ids: The devices.
-        patterns: Include only resources with one of these paths, or with the prefix before a final ``*``. Empty for
-            all resources.
-        is_desired: Include only resources that have a desired value.
+        device_ids: The ids of the devices.
+        patterns: The patterns of resource paths to include. A pattern is a path, or a prefix with a final ``*``. If it
+            is empty, all resources are included.
+        is_desired: Whether to include only resources that have a desired value.
     """
     if not device_ids:
         return iter(())
@@ -95,5 +102,5 @@ def _match(index: int, pattern: str, parameters: dict[str, object]) -> str:
     if prefix == pattern:
         return f"path = :p{index}"
     parameters[f"n{index}"] = len(prefix)
-    # Not LIKE, which has wildcards, and in SQLite ignores case.
+    # LIKE cannot be used, because it has wildcards and ignores case in SQLite.
     return f"substr(path, 1, CAST(:n{index} AS INTEGER)) = :p{index}"

@@ -1,4 +1,4 @@
-"""The fleet snapshot. Source: wire.md 7."""
+"""The views of the fleet snapshot. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def get_device_ranges() -> Response:
 
 
 def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Response]) -> Response:
-    """Respond with a snapshot. Opening it counts its devices, which can take long."""
+    """Open a snapshot and respond with it. Opening a snapshot counts its devices, which can take long."""
     server = services()
     opening = partial(server.part(SnapshotService).open, app_id(), selection)
     is_long = is_slow_read(selection.conditions, rows=server.devices.estimated_count(), counts=True)
@@ -168,13 +168,13 @@ def _when_open(selection: SnapshotSelection, response: Callable[[Snapshot], Resp
 
 
 def _ranges(snapshot: Snapshot, size: int) -> Generator[bytes]:
-    """Yield the response as one chunk. It is made outside the view, because it reads every id."""
+    """Yield the response as one chunk. It is created outside the view, because this reads every id."""
     pages = snapshot.pages(size)
     ranges: list[dict[str, Any]] = [{"last": page.last, "device_count": page.device_count} for page in pages]
     ranges = ranges or [{"device_count": 0}]
     for previous, this in pairwise(ranges):
         this["after"] = previous["last"]
-    # The last range has no end, so that it includes devices that register later.
+    # The last range has no upper end, so that it includes devices that register later.
     ranges[-1].pop("last", None)
     content = {"object": "device-ranges", "device_count": snapshot.device_count, "revision": snapshot.revision}
     yield orjson.dumps(content | {"data": ranges})
@@ -201,7 +201,7 @@ def _selection() -> SnapshotSelection:
 
 def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], bytes], Generator[bytes]]:
     try:
-        # pyarrow is optional, and takes long to import.
+        # pyarrow is optional, and importing it takes long.
         from mirror_server.extensions.snapshots.arrow import arrow_stream  # noqa: PLC0415
     except ImportError:
         raise ApiError(
@@ -213,7 +213,7 @@ def _arrow_stream() -> Callable[[Snapshot, Compression, LruCache[EncodedPage], b
 
 
 def _lines(snapshot: Snapshot) -> Iterator[bytes]:
-    """Yield a device object per line, and the end as the last line."""
+    """Yield one line per device object, and the end of the snapshot as the last line."""
     for device, resources in _devices(snapshot):
         if snapshot.is_changed(device):
             content = serialize.device_content(device, resources, snapshot.app_id)
@@ -232,7 +232,7 @@ def _devices(snapshot: Snapshot) -> Iterator[tuple[DeviceRow, list[ResourceRow]]
         for device in devices:
             found = []
             if device_id == device.device_id:
-                # Before the next group: ``groupby`` reads all groups from one iterator.
+                # Read before the next group, because ``groupby`` reads all groups from one iterator.
                 found = [ResourceRow._make(row[1:]) for row in own]
                 device_id, own = next(by_device, _NONE)
             yield device, found

@@ -1,6 +1,6 @@
 """TLS in the server: HTTPS and secure websockets with a certificate from files."""
 
-# Start reading with ``certificate``.
+# Read ``certificate`` first.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @extends
 def settings() -> type:
-    """Return the settings of TLS."""
+    """Return the settings class of TLS."""
     return TlsSettings
 
 
@@ -36,7 +36,7 @@ def check_settings(settings: Settings) -> None:
 
 @extends
 def configure_server(config: uvicorn.Config, services: Services) -> None:
-    """Serve TLS; SIGHUP reloads the certificate without closing connections."""
+    """Serve TLS. The signal SIGHUP reloads the certificate without closing connections."""
     from mirror_server.extensions.tls.certificate import Certificate
 
     tls = services.settings.of(TlsSettings)

@@ -26,23 +26,24 @@ _log = logging.getLogger(__name__)
 
 
 class TlsError(CannotServe):
-    """A certificate or key cannot be used. The message says which and what to do."""
+    """A certificate or key cannot be used. The message names the file and contains a suggested fix."""
 
 
 class Certificate:
-    """A certificate with its chain and key.
+    """A certificate with its chain and its key.
 
     Args:
-        cert_path: The certificate in PEM, followed by intermediate certificates.
-        key_path: The key in PEM, not encrypted.
-        now: The clock to compare with the expiry.
+        cert_path: The file of the certificate in PEM, followed by intermediate certificates.
+        key_path: The file of the private key in PEM, not encrypted.
+        now: A function that returns the current time, to compare it with the expiry.
 
     Attributes:
-        context: The TLS context. After a reload it applies to new connections.
-        expires_at: When clients start to reject the certificate or its chain, or ``None`` if that cannot be read.
+        context: The TLS context. After a reload, the new certificate applies to new connections.
+        expires_at: The time at which clients start to reject the certificate or its chain, or ``None`` if it cannot be
+            read.
 
     Raises:
-        TlsError: Certificate or key cannot be used.
+        TlsError: The certificate or the key cannot be used.
     """
 
     def __init__(self, cert_path: str, key_path: str, *, now: Callable[[], Instant] = wall_time) -> None:
@@ -53,9 +54,9 @@ class Certificate:
         self.expires_at = self._read_expiry()
 
     def reload(self) -> None:
-        """Read the files again. If they cannot be used, keep the current certificate and log the reason."""
+        """Read the files again. If they cannot be used, continue with the current certificate and log the reason."""
         try:
-            # First in a new context, because a failed load can leave a context half changed.
+            # Loaded into a new context first, because a failed load can leave a context half changed.
             new_context(self._cert_path, self._key_path)
             _load(self.context, self._cert_path, self._key_path)
         except TlsError as error:
@@ -65,7 +66,7 @@ class Certificate:
             self.expires_at = self._read_expiry()
 
     def _read_expiry(self) -> datetime | None:
-        """Return the earliest expiry of the certificates, and log a warning if it is near or past."""
+        """Return the earliest expiry of the certificates. Log a warning if it is near or has passed."""
         ends = [end for end in map(_expiry, _IN_PEM.findall(Path(self._cert_path).read_bytes())) if end is not None]
         if not ends:
             return None
@@ -80,7 +81,7 @@ class Certificate:
         return end
 
     def measurements(self) -> list[Measurement]:
-        """Return the metric of the expiry."""
+        """Return the metric with the expiry of the certificate."""
         ends_at_seconds = 0 if self.expires_at is None else self.expires_at.timestamp()
         meaning = "Expiry of the certificate, in seconds since 1970; 0 if unknown."
         return [Measurement("mirror_tls_certificate_ends_at_seconds", meaning, ends_at_seconds)]
@@ -100,13 +101,13 @@ def new_context(cert_path: str, key_path: str) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, cert_path: str, key_path: str) -> None:
-    # The errors of OpenSSL do not say which of the files cannot be read.
+    # Checked here, because the errors of OpenSSL do not name the file that cannot be read.
     for option, path in (("--tls-cert", cert_path), ("--tls-key", key_path)):
         with _readable(option, path), open(path, "rb") as file:  # noqa: PTH123 - a path of the system, unchanged
             file.read(1)
 
     def reject_password() -> NoReturn:
-        # Otherwise OpenSSL would request the password on the terminal.
+        # Without this callback, OpenSSL would request the password on the terminal.
         raise TlsError(
             f"the key {key_path} is encrypted; decrypt it with 'openssl pkey -in ENCRYPTED -out KEY', and make it"
             " readable only for the server"
@@ -142,11 +143,15 @@ def _readable(option: str, path: str) -> Iterator[None]:
 
 
 def _expiry(pem: bytes) -> datetime | None:
-    """Return the expiry in the DER of a certificate, or ``None`` if the DER is not as OpenSSL writes it."""
+    """Return the expiry in the DER encoding of a certificate.
+
+    Return ``None`` if the encoding is not in OpenSSL's usual form.
+    """
     try:
         (_, certificate), *_ = _members(base64.b64decode(pem))
         (_, signed), *_ = _members(certificate)
-        # The version is optional. After it come serial number, signature, issuer and validity. Source: RFC 5280, 4.1.
+        # The version is optional. It is followed by serial number, signature, issuer and validity. Source: RFC 5280,
+        # 4.1.
         _, validity = [member for member in _members(signed) if member[0] != _VERSION][_VALIDITY]
         _, (kind, text) = _members(validity)
         return datetime.strptime(text.decode(), f"{'%y' if kind == _UTC_TIME else '%Y'}%m%d%H%M%SZ").replace(tzinfo=UTC)
@@ -155,12 +160,12 @@ def _expiry(pem: bytes) -> datetime | None:
 
 
 def _members(der: bytes) -> list[tuple[int, bytes]]:
-    """Return type and content of each member of a DER sequence."""
+    """Return the type and the content of each member of a DER sequence."""
     found, position = [], 0
     while position < len(der):
         kind, size = der[position : position + 2]
         position += 2
-        # A longer content: the byte has the number of the bytes with its size.
+        # For long content, this byte is the number of the following bytes that contain the size.
         if size >= 0x80:
             begin = position + size - 0x80
             size, position = int.from_bytes(der[position:begin]), begin

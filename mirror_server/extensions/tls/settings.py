@@ -10,7 +10,7 @@ from mirror_server.config import setting
 
 
 def _both(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
-    """Reject one option without the other. Called for each option, in the order of the command line."""
+    """Reject one of the two options without the other. Called for each option, in the order of the command line."""
     other = "tls_key" if parameter.name == "tls_cert" else "tls_cert"
     if other in context.params and (context.params[other] is None) != (path is None):
         raise click.UsageError("--tls-cert and --tls-key belong together; pass both, or none for plain HTTP")
@@ -19,7 +19,7 @@ def _both(context: click.Context, parameter: click.Parameter, path: str | None) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSettings:
-    """The certificate."""
+    """The settings for the files of the certificate and its key."""
 
     tls_cert: str | None = setting(
         None,

@@ -1,4 +1,7 @@
-"""The app for a WSGI server: configured by the environment, made in the process that serves, and ended by signals."""
+"""The app for a WSGI server. Environment variables configure it, and signals end it.
+
+The app is created in the process that serves it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
 _CANNOT_SERVE = 3
-"""The exit code at which gunicorn ends. After any other code it would restart the process again and again."""
+"""The exit code at which gunicorn ends. After any other code, gunicorn would restart the process again and again."""
 
 _PREDECESSOR_SECONDS = 5
 _RETRY_SECONDS = 0.2
@@ -45,16 +48,17 @@ def _settings(**settings: Any) -> Settings:
 
 
 def create() -> MirrorApp:
-    """Return the app of a server that runs until the process ends. ``MIRROR_`` variables are its settings.
+    """Return the app of a server that runs until the process ends. Its settings are the ``MIRROR_`` variables.
 
     Raises:
-        SystemExit: A variable, the database or this process cannot be used. The message is on stderr.
+        SystemExit: A variable, the database or this process cannot be used. The message is written to stderr.
     """
     try:
         _check_process()
         settings: Settings = _settings.main([], standalone_mode=False)
         services = _services(settings)
-        # Other processes of the database are unknown here. A database file has only this process.
+        # Other processes may serve the same database, and this process does not know them. Only this process can serve
+        # a database file.
         services.accepts_upgrades = services.database.is_shared
         app = _start(services)
     except (click.ClickException, DatabaseError, CannotServe) as error:
@@ -70,7 +74,7 @@ def create() -> MirrorApp:
 
 
 def _check_process() -> None:
-    """Reject gunicorn's arbiter, which only starts other processes.
+    """Reject gunicorn's arbiter, which only starts other processes and does not serve itself.
 
     Raises:
         ClickException: This process is the arbiter.
@@ -82,7 +86,7 @@ def _check_process() -> None:
 
 
 def _services(settings: Settings) -> Services:
-    """Return the services of the server, after waiting for a process on the same database that is about to end.
+    """Return the services of the server. If another process on the same database is about to end, wait for it.
 
     Raises:
         DatabaseError: The database cannot be used, or another process continues to serve it.
@@ -99,7 +103,7 @@ def _services(settings: Settings) -> Services:
 
 
 def _start(services: Services) -> MirrorApp:
-    """Make the app and start the server; close everything after an error.
+    """Create the app and start the server. After an error, close everything.
 
     Raises:
         DatabaseError: The database no longer responds.
@@ -117,12 +121,15 @@ def _start(services: Services) -> MirrorApp:
 
 
 def _is_disconnected(environ: WSGIEnvironment) -> bool:
-    """Return whether the client has closed its connection; false if the WSGI server does not provide the socket."""
+    """Return whether the client has closed its connection.
+
+    Return false if the WSGI server does not provide the socket.
+    """
     connection = _connection(environ)
     if connection is None:
         return False
     try:
-        # Not the method of the object, because that of a TLS socket accepts no flags.
+        # Calls the method of the base class, because the method of a TLS socket accepts no flags.
         return socket.socket.recv(connection, 1, _PEEK) == b""
     except BlockingIOError:
         return False
@@ -133,15 +140,18 @@ def _is_disconnected(environ: WSGIEnvironment) -> bool:
 def _connection(environ: WSGIEnvironment) -> socket.socket | None:
     found = environ.get("gunicorn.socket")
     if found is None:
-        # Waitress offers a check of its own, which works only while it reads ahead. The channel has the socket.
+        # Waitress has its own check, but that works only while waitress reads ahead. Its channel has the socket.
         channel = getattr(environ.get("waitress.client_disconnected"), "__self__", None)
         found = getattr(channel, "socket", None)
     return found if isinstance(found, socket.socket) else None
 
 
 def _reject(app: MirrorApp, services: Services) -> None:
-    """Reject all requests in a forked child: it has neither the threads nor its own database connection."""
-    # The child must not close what its parent uses.
+    """Reject all requests in a forked child process.
+
+    The child has neither the threads of the server nor its own database connection.
+    """
+    # The child must not close resources that its parent uses.
     atexit.unregister(services.close)
     message = "this process was forked after the server was created, so it cannot serve; create the app after the fork"
 
@@ -168,7 +178,7 @@ def _stop_then(app: MirrorApp, previous: Any, number: int, frame: FrameType | No
 
 
 def _stop_and_exit(app: MirrorApp, _number: int, _frame: FrameType | None) -> None:
-    """End the process at the first signal after the responses to open polls, at the second signal immediately."""
+    """End the process after the responses to open polls, or immediately at a second signal."""
     if app.stopping.is_set():
         sys.exit(0)
     app.stopping.set()

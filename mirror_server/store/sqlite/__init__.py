@@ -1,1 +1,4 @@
-"""SQLite: one process serves a file. It imports the store's ``backend`` and what that needs; begin with ``backend``."""
+"""The SQLite database, a file that one process serves.
+
+The package imports only the store's ``backend`` and the modules that ``backend`` needs. Read ``backend`` first.
+"""

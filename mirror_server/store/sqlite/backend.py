@@ -1,4 +1,4 @@
-"""SQLite: a file that one process serves, and the connections to it."""
+"""The SQLite backend, which opens connections to a file that one process serves."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ _RETRY_SECONDS = 0.01
 _CHECKED_AT_START_BYTES = 64 * 2**20
 """A larger file is checked for damage after it was opened. A check takes some seconds per GB."""
 
-# The pages that a group of work changes stay in memory until the commit. SQLite's default of 2 MB is only 500 pages,
-# after which it would write them to disk before the commit.
+# The cache holds all pages that a group of work changes until the commit. SQLite's default of 2 MB is only 500
+# pages. With it, SQLite would write changed pages to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
 
-# A checkpoint at each 32 MB of the log. So a page that changes often is copied to the database file once for many
-# changes.
+# SQLite makes a checkpoint after each 32 MB of the write-ahead log. So a page that changes often is copied to the
+# database file only once for many changes.
 _CHECKPOINT_PAGES = 8000
 
 
@@ -77,7 +77,7 @@ _DECIDING_WRITES = (
     "UPDATE OF endpoint_name ON main.devices",
     "DELETE ON main.devices",
 )
-"""Changes of these decide the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
+"""The changes that can affect the subscribers of a resource; see the store's ``subscriptions.subscribers``."""
 
 
 class _Reader(Session):
@@ -87,13 +87,13 @@ class _Reader(Session):
 
 
 class _Writer(Session):
-    """The session that writes. It detects changes by any process that affect the subscribers of a resource."""
+    """The session that writes. It detects changes by any process that can affect the subscribers of a resource."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         super().__init__(connection)
         self._writes = 0
-        # Triggers also fire for cascades, and for code that does not know of the cache. They are temporary, so only
-        # this connection has them.
+        # Triggers also fire for cascaded deletes, and for code that does not use the cache. The triggers are
+        # temporary, so that only this connection has them.
         connection.create_function(_NOTE_WRITE, 0, self._note_write)
         for number, change in enumerate(_DECIDING_WRITES):
             connection.execute(
@@ -101,8 +101,8 @@ class _Writer(Session):
             )
 
     def subscribers_version(self) -> Hashable:
-        """See :class:`Session`. Changes that this connection rolled back count too."""
-        # The number changes with commits of other connections, such as the commands of an operator.
+        """Return a token that changes with the subscribers. Changes that this connection rolled back count too."""
+        # ``data_version`` changes with the commits of other connections, such as the commands of an operator.
         return self.scalar("PRAGMA data_version"), self._writes
 
     def _note_write(self) -> None:
@@ -110,17 +110,17 @@ class _Writer(Session):
 
 
 class SqliteBackend:
-    """A database in a file; see :class:`mirror_server.store.backend.Backend`.
+    """A database in a file. See :class:`mirror_server.store.backend.Backend`.
 
     Args:
-        path: The file, which is created if it does not exist.
-        branches: The branches to upgrade to their newest schema, the core first. Other tables stay unchanged.
+        path: The path of the file. The file is created if it does not exist.
+        branches: The branches to upgrade to their newest schema. The core is the first. Other tables are not changed.
         must_exist: Whether a missing file is an error.
-        keep_schema: Whether to keep the schema of an older version, for a copy.
+        keep_schema: Whether to keep the schema of an older version. Used to copy a database.
 
     Raises:
-        DatabaseError: The file cannot be opened or written, or is not there though it must be, or another process
-            serves it with an older schema.
+        DatabaseError: The file cannot be opened or written, or a required file does not exist. Another process serves
+            the file with an older schema.
     """
 
     def __init__(
@@ -137,7 +137,8 @@ class SqliteBackend:
         try:
             reject_other_name(path)
             with suppress(FileExistsError):
-                # Created before SQLite opens it: only the owner may read it and the files that SQLite adds.
+                # The file is created before SQLite opens it, so that only its owner can read it and the files that
+                # SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
             is_checked = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
@@ -158,38 +159,39 @@ class SqliteBackend:
     is_leader = True
 
     def begin(self, conflict_keys: Collection[str] | None) -> None:  # noqa: ARG002 - there is one writing thread
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        # A transaction that begins with a read fails when it writes, if another process has written in between.
+        """Begin a write transaction. SQLite allows only one at a time, so the conflict keys are not needed."""
+        # If another process writes after a transaction started with a read, the transaction fails when it writes.
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.execute("SAVEPOINT work")
 
     def begin_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        # Nested in that of the work before, each savepoint would keep a copy of every page that changes afterwards.
+        """Begin a part of the transaction that can be rolled back separately."""
+        # The savepoint of the previous work is released first. In a nested savepoint, SQLite would keep a copy of
+        # every page that changes afterwards.
         self._connection.execute("RELEASE work")
         self._connection.execute("SAVEPOINT work")
 
     def undo_work(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Roll back the current part of the transaction."""
         self._connection.execute("ROLLBACK TO work")
 
     def commit(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Commit the transaction to disk, unless the file was removed or replaced."""
         self._reject_unusable_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Roll back the transaction, if one is open."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
     def is_storage_error(self, error: BaseException) -> bool:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return whether the disk or the file caused an error, and not the SQL statement."""
         return code_of(error) in STORAGE_CODES or isinstance(error, StorageFailed)
 
     @contextmanager
     def read(self, *, with_revision: bool = False) -> Iterator[Session]:  # noqa: ARG002 - it always knows
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return a session that sees one state of the database while it is open."""
         session = self._take_reader()
         try:
             session.run("BEGIN")
@@ -201,12 +203,12 @@ class SqliteBackend:
             self._idle_readers.append(session)
 
     def version(self) -> Hashable:
-        """See :class:`~mirror_server.store.backend.Backend`."""
-        # The counter of each connection counts the commits of other connections.
+        """Return a token that changes with every commit of any process."""
+        # A connection counts the commits of other connections, so the token must also identify the connection.
         return self.query(lambda session: (id(session), session.scalar("PRAGMA data_version")))
 
     def query(self, statement: Callable[[Session], T]) -> T:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Run one read-only statement outside a transaction."""
         session = self._take_reader()
         try:
             return statement(session)
@@ -214,32 +216,33 @@ class SqliteBackend:
             self._idle_readers.append(session)
 
     def purge(self) -> bool:
-        """Write everything to the database file and empty the write-ahead log, which still has deleted data."""
-        # With a connection of its own, because a checkpoint fails within a transaction, and the writer may be in one.
+        """Write all data to the database file and empty the write-ahead log, which still contains deleted data."""
+        # This uses a separate connection, because a checkpoint fails in a transaction, and the writer may have one
+        # open.
         with closing(self._connect()) as connection:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not is_busy
 
     def damage(self, session: Session) -> list[Violation]:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return the rows that refer to a device that does not exist."""
         return list(found_in(session, _LOST))
 
     def backup(self, path: Path) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Copy the database, in its state at one time, into a new file."""
         if self._check is not None:
             self._check.join()
         with closing(self._connect()) as source:
             copy_of(source, path)
 
     def is_served(self) -> bool:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Return whether any process, including this one, serves the database."""
         return is_served_by_name(self._path)
 
     def hurry(self) -> None:
         """Do nothing, because this backend never waits."""
 
     def close(self) -> None:
-        """See :class:`~mirror_server.store.backend.Backend`."""
+        """Close all connections."""
         if self._check is not None:
             while self._check.is_alive():
                 # Repeated, because it has no effect before the check has started.
@@ -251,9 +254,9 @@ class SqliteBackend:
         self._connection.close()
 
     def _take_reader(self) -> _Reader:
-        """Return an idle session that only reads, or a new one. There is one for each concurrent reader."""
+        """Return an idle read-only session, or a new one. There is one session for each concurrent reader."""
         try:
-            # Without a lock: append() and pop() of a list are atomic.
+            # No lock is needed, because append() and pop() of a list are atomic.
             return self._idle_readers.pop()
         except IndexError:
             connection = self._connect()
@@ -286,12 +289,12 @@ class SqliteBackend:
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, cure = "removed", "restore a backup"
             if found is not None:
-                # It is probably a copy. Without mark-restored, readers would not notice lost numbers.
+                # The other file is probably a copy. Without mark-restored, readers would not notice lost numbers.
                 happened, cure = (
                     "replaced by another file",
                     "restore a backup, or keep the other file with 'mark-restored'",
                 )
-            # Applications get this message too, and must not learn the path.
+            # Applications receive this message too, and must not learn the path.
             raise StorageFailed(
                 f"cannot use its database, because the file was {happened} after the server started; the operator has"
                 f" to put the file back, or stop the server and {cure}"
@@ -299,21 +302,21 @@ class SqliteBackend:
 
     def _connect(self) -> sqlite3.Connection:
         self._reject_unusable_file()
-        # Without isolation level, because sqlite3 would begin transactions by itself. Any thread may use an idle
-        # connection.
+        # The isolation level is None, because sqlite3 would otherwise begin transactions automatically. Any thread
+        # may use an idle connection.
         connection = sqlite3.connect(
             self._path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS, cached_statements=512
         )
         _keep_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        # Deleted data may be personal, so it is overwritten.
+        # Deleted data may be personal, so SQLite overwrites it.
         connection.execute("PRAGMA secure_delete = ON")
         return connection
 
 
 def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> bool:
-    """Create the schema in a new file, or upgrade an older one. Wait for other processes that do the same.
+    """Create the schema in a new file, or upgrade an older schema. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
 
@@ -331,7 +334,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             _reject_damage(connection, path)
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
-        # Another process may have upgraded it before this transaction began.
+        # Another process may have upgraded the schema before this transaction began.
         found = _versions(connection)
         outdated = schema.outdated(str(path), branches, found)
         if branches[0].name not in found and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -339,7 +342,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
                 f"cannot use the database {path}: its tables are not those of this server, so another program may have"
                 " created it; nothing was changed; use another file, or restore a backup"
             )
-        # New tables of an extension do not disturb a server that runs without it.
+        # New tables of an extension do not affect a server that runs without the extension.
         older = [branch.name for branch in outdated if branch.name in found]
         if older and is_served_elsewhere(path):
             raise DatabaseError(
@@ -358,7 +361,7 @@ def _reject_damage(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _reason_to_stop(older: Sequence[str], core: str) -> str:
-    """Return why the running server must stop before these branches are upgraded."""
+    """Return the reason why the running server must stop before these branches are upgraded."""
     if core in older:
         return "the schema of an older version, and a server of that version is running; stop that server first"
     # The server may have the newest version and run without these extensions, so only a command upgrades their tables.
@@ -374,7 +377,10 @@ def _versions(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _run_script(connection: sqlite3.Connection, script: str) -> None:
-    """Execute statements in the open transaction. ``executescript`` of sqlite3 would commit it first."""
+    """Execute statements in the open transaction.
+
+    ``executescript`` of sqlite3 cannot be used, because it commits the transaction first.
+    """
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line
@@ -384,9 +390,10 @@ def _run_script(connection: sqlite3.Connection, script: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection) -> None:
-    """Use the write-ahead log.
+    """Switch the database to the write-ahead log.
 
-    For this change SQLite waits for readers, but not for a writer, which may be making the same change.
+    SQLite itself waits for readers before this change. It does not wait for a writer, which may be making the same
+    change, so this function retries.
     """
     end_at = time.monotonic() + BUSY_SECONDS
     while True:
@@ -401,7 +408,7 @@ def _keep_log(connection: sqlite3.Connection) -> None:
 
 
 class SqliteLocation(Location):
-    """The file of a URL."""
+    """The location of a database file."""
 
     is_file = True
 
@@ -410,20 +417,20 @@ class SqliteLocation(Location):
         self._path = path_of(url)
 
     def open(self, branches: Sequence[Branch], *, must_exist: bool, keep_schema: bool) -> Backend:
-        """See :class:`Location`."""
+        """Open the database."""
         return SqliteBackend(self._path, branches, must_exist=must_exist, keep_schema=keep_schema)
 
     def file(self) -> Path:
-        """See :class:`Location`."""
+        """Return the path of the database file."""
         return self._path
 
     def begin_serving(self) -> Callable[[], None]:
-        """See :class:`Location`."""
+        """Lock the file for this process, and return a function that releases the lock."""
         return ServingLock(self._path).release
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """See :class:`Location`."""
+        """Lock the file, and return a context manager with whether no server runs on it."""
         lock = None
         if self._path.exists():
             with suppress(AlreadyServed):
@@ -435,5 +442,5 @@ class SqliteLocation(Location):
                 lock.release()
 
     def damage(self) -> list[Violation]:
-        """See :class:`Location`."""
+        """Return the damage that prevents opening the file. A missing file has no damage."""
         return damaged_tables(self._path) if self._path.exists() else []

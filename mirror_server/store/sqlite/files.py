@@ -51,13 +51,14 @@ _served_here: set[Path] = set()
 
 
 class ServingLock:
-    """The lock of a server on its database. The operating system releases it when the process ends.
+    """The lock of a server on its database. The operating system releases the lock when the process ends.
 
-    It locks a separate file, which only its owner may lock, and the database file itself, which is the same under all
-    its hard links. Both locks follow symbolic links, and SQLite's own locks are not affected.
+    The lock consists of two locks. One locks a separate file, which only its owner may lock. The other locks the
+    database file itself, which is the same file under all its hard links. Both locks follow symbolic links, and do not
+    affect SQLite's own locks.
 
     Args:
-        database_path: The database file, which is created if it does not exist.
+        database_path: The path of the database file. The file is created if it does not exist.
 
     Raises:
         AlreadyServed: Another process serves the database.
@@ -68,13 +69,13 @@ class ServingLock:
         path = database_path.resolve()
         cure = "use a file in a folder that you can write to"
         if not path.parent.is_dir():
-            # The lock would create the folder, whose name may be mistyped.
+            # The lock would create the folder, although its name may be mistyped.
             raise DatabaseError(f"cannot open the database {database_path}: there is no such folder; {cure}")
         lock = _named_lock(path)
         try:
             with ExitStack() as stack:
                 lock_file = Path(lock.lock_file)
-                # Any other user who could lock it could prevent the server from starting.
+                # If other users could lock this file, they could prevent the server from starting.
                 if lock_file.exists() and lock_file.stat().st_mode & 0o777 != _OWNER_ALONE:
                     lock_file.chmod(_OWNER_ALONE)
                 stack.enter_context(lock)
@@ -90,14 +91,14 @@ class ServingLock:
         self._locks.callback(_served_here.discard, path)
 
     def release(self) -> None:
-        """Release the lock. Close the database before, because this ends SQLite's own locks too."""
+        """Release the lock. Close the database first, because this call also releases SQLite's own locks."""
         self._locks.close()
 
 
 def is_served_by_name(database_path: Path) -> bool:
-    """Whether a process, possibly this one, serves the file under this name."""
+    """Return whether a process, possibly this one, serves the file under this name."""
     lock = _named_lock(database_path.resolve())
-    # Trying the lock would create its file.
+    # Trying to acquire the lock would create its file.
     if not Path(lock.lock_file).exists():
         return False
     try:
@@ -108,17 +109,17 @@ def is_served_by_name(database_path: Path) -> bool:
 
 
 def is_served_elsewhere(database_path: Path) -> bool:
-    """Whether another process serves the file."""
+    """Return whether another process serves the file."""
     return database_path.resolve() not in _served_here and is_served_by_name(database_path)
 
 
 def reject_other_name(database_path: Path) -> None:
-    """Reject a file that is in use under another name, a hard link.
+    """Reject a file that is in use under another name, which is a hard link.
 
-    SQLite keeps a log per name, so writes under two names damage the file.
+    SQLite keeps a separate log for each name, so writes under two names damage the file.
 
     Raises:
-        DatabaseError: The file is served under another name, or it was and the log of that name still has changes.
+        DatabaseError: The file is served under another name, or the log of another name still contains changes.
     """
     if not database_path.exists() or database_path.stat().st_nlink == 1:
         return
@@ -141,18 +142,18 @@ def reject_other_name(database_path: Path) -> None:
 
 
 def _named_lock(path: Path) -> FileLock:
-    # The thread that closes the server may not be the one that opened it.
+    # The thread that releases the lock may differ from the thread that acquired it.
     return FileLock(path.with_name(f"{path.name}.lock"), timeout=0, mode=_OWNER_ALONE, thread_local=False)
 
 
 def _file_lock(path: Path) -> int:
-    """Lock the database file itself. Return the descriptor to close.
+    """Lock the database file itself. Return the descriptor, which the caller has to close.
 
     Raises:
-        Timeout: Another process has locked it.
+        Timeout: Another process has locked the file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, _OWNER_ALONE)
-    # On Windows, a lock would prevent SQLite from opening the file.
+    # On Windows, this lock would prevent SQLite from opening the file.
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +164,7 @@ def _file_lock(path: Path) -> int:
 
 
 def identity_of(path: Path) -> tuple[int, int] | None:
-    """Return an identifier of a file that does not depend on its name, or ``None`` if it does not exist.
+    """Return an identifier of a file that does not depend on its name, or ``None`` if the file does not exist.
 
     Raises:
         StorageFailed: The file cannot be checked.
@@ -178,7 +179,7 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 
 def damaged_tables(path: Path) -> list[Violation]:
-    """Return the tables that SQLite reports as damaged. The file is only read.
+    """Return the tables that SQLite reports as damaged. The file is not changed.
 
     Raises:
         DatabaseError: The file cannot be read, or is served under another name.
@@ -195,7 +196,7 @@ def damaged_tables(path: Path) -> list[Violation]:
                 for (table,) in tables
             }
             if any(of_tables.values()):
-                # The check of the whole file does not name the tables.
+                # The check of the complete file does not name the tables.
                 found = of_tables
     except sqlite3.Error as error:
         if code_of(error) not in _DAMAGED:
@@ -205,7 +206,7 @@ def damaged_tables(path: Path) -> list[Violation]:
 
 
 def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
-    """Return the findings of a check of SQLite, one per line. SQLite stops after a hundred."""
+    """Return the findings of an SQLite check, one per line. SQLite reports at most a hundred findings."""
     try:
         said = connection.execute(f"PRAGMA {check}").fetchall()
     except sqlite3.DatabaseError as error:
@@ -218,8 +219,8 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the kind of an SQLite error, or 0 for any other error."""
-    # The lowest byte is the kind of error, the others are details.
+    """Return the primary code of an SQLite error, or 0 for any other error."""
+    # The lowest byte is the primary code. The other bytes contain details.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF if isinstance(error, sqlite3.Error) else 0
 
 
@@ -229,7 +230,7 @@ def unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
 
 
 def _cure(error: sqlite3.Error | OSError) -> str:
-    """Return the fix for a file that cannot be opened. Nothing was changed."""
+    """Return a suggested fix for a file that cannot be opened."""
     if code_of(error) in _DAMAGED:
         return DAMAGED_CURE
     if code_of(error) in IN_USE:
@@ -242,7 +243,7 @@ def _cure(error: sqlite3.Error | OSError) -> str:
 
 
 def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
-    """Copy the database in a file, which is only read, into a new file.
+    """Copy the database in a file into a new file. The source is only read.
 
     Raises:
         DatabaseError: The source is not a database, is damaged, or has an unsupported version. The new file already
@@ -262,9 +263,9 @@ def copy(source: Path, path: Path, branches: Sequence[Branch]) -> None:
 
 
 def copy_of(source: sqlite3.Connection, path: Path) -> None:
-    """Copy the database into a new file. The file gets its name when it is complete."""
+    """Copy a database into a new file. The file receives its final name when it is complete."""
     _reject_locked(path)
-    # In the same folder, so that it can be renamed.
+    # The temporary file is in the same folder, so that it can be renamed.
     try:
         descriptor, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
@@ -274,7 +275,7 @@ def copy_of(source: sqlite3.Connection, path: Path) -> None:
     try:
         with closing(sqlite3.connect(part)) as target:
             source.backup(target)
-        # A rename would overwrite a file that was made in the meantime.
+        # A rename would overwrite a file that was created in the meantime.
         _reject_locked(path)
         part.rename(path)
     except (sqlite3.Error, OSError) as error:

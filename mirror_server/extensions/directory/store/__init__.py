@@ -1,1 +1,1 @@
-"""The SQL of the directory."""
+"""The SQL statements of the directory."""

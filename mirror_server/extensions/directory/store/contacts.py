@@ -1,4 +1,4 @@
-"""Recent contacts of a device according to a notification log. Source: wire.md 6."""
+"""The statements that find recent contacts of a device in a notification log. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from mirror_server.store.session import Session
 def newest(
     session: Session, app_id: str, device_id: str, until: Instant, *, most_rows: int, most: int
 ) -> list[Instant]:
-    """Return the newest instants at which values from a device were logged, the oldest of them first.
+    """Return the newest times at which values from a device were logged, ordered from old to new.
 
-    Only the last ``most_rows`` entries up to the instant ``until`` are searched, so that a long log takes no longer
-    than a short one.
+    Only the last ``most_rows`` entries up to the time ``until`` are searched. So a long log takes no longer than a
+    short one.
     """
     end = _first_after(session, app_id, until)
     rows = session.rows(
@@ -32,7 +32,10 @@ def newest(
 
 
 def _first_after(session: Session, app_id: str, instant: Instant) -> int:
-    """Return the number of the first entry after an instant, or the next number if there is none (binary search)."""
+    """Return the number of the first entry after a time, by a binary search.
+
+    If there is no such entry, return the number of the next entry.
+    """
     found = logs.state(session, app_id)
     low, high = 1, 1 + (found.last_seq if found else 0)
     while low < high:

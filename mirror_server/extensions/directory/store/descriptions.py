@@ -1,4 +1,4 @@
-"""Names, descriptions and custom attributes of devices, as users set them. Source: wire.md 6 and 9."""
+"""The statements for names, descriptions and custom attributes that users set for devices. Source: wire.md 6 and 9."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from mirror_server.store.session import Row, Session, batches
 NAME = (
     "coalesce((SELECT d.name FROM device_descriptions d WHERE d.device_id = devices.device_id), devices.endpoint_name)"
 )
-"""SQL for a device's name, by default its endpoint name."""
+"""The SQL expression for the name of a device. The default is its endpoint name."""
 AMONG_NAMES = (
     "(devices.endpoint_name IN ({}) OR devices.device_id IN"
     " (SELECT d.device_id FROM device_descriptions d WHERE d.name IN ({})))"
 )
-"""SQL for the devices that can have one of these names."""
+"""The SQL condition for devices that may have one of these names."""
 DESCRIPTION = "coalesce((SELECT d.description FROM device_descriptions d WHERE d.device_id = devices.device_id), '')"
-"""SQL for a device's description, empty if there is none."""
+"""The SQL expression for the description of a device, or an empty string."""
 CHANGED_AT = (
     "coalesce((SELECT d.updated_at FROM device_descriptions d WHERE d.device_id = devices.device_id"
     " AND d.updated_at > devices.updated_at), devices.updated_at)"
 )
-"""SQL for the last change of a device's directory entry."""
+"""The SQL expression for the time of the last change of a device's directory entry."""
 ATTRIBUTE = (
     "coalesce((SELECT a.value FROM device_attributes a WHERE a.device_id = devices.device_id AND a.name = :of), '')"
 )
-"""SQL for a device's attribute ``:of``, empty if it has none of this name."""
+"""The SQL expression for the value of a device's attribute ``:of``, or an empty string without the attribute."""
 NOTHING = "''"
-"""SQL for a field that is always empty, in a comparison for equality."""
+"""The SQL expression for a field that is always empty, in a comparison for equality."""
 NEVER = "NULL"
-"""SQL for a field that is always empty, in a comparison by order, which never matches."""
+"""The SQL expression for a field that is always empty, in a comparison by order. Such a comparison never matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The name, description and attributes that users set for a device, and when they last did."""
+    """The name, description and attributes that users set for a device, and the time of their last change."""
 
     name: str | None = None
     description: str | None = None
@@ -48,7 +48,7 @@ NO_DESCRIPTION = Description()
 
 
 def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Description]:
-    """Return the descriptions of those of these devices that have one."""
+    """Return the descriptions of devices, by device id. Devices without a description are left out."""
     rows: list[Row] = []
     attributes: dict[str, dict[str, str]] = {}
     for batch in batches(device_ids):
@@ -68,7 +68,7 @@ def of_devices(session: Session, device_ids: Sequence[str]) -> dict[str, Descrip
 
 
 def of_device(session: Session, device_id: str) -> Description:
-    """Return the description of a device."""
+    """Return the description of a device, which is empty if no user has set one."""
     return of_devices(session, [device_id]).get(device_id, NO_DESCRIPTION)
 
 
@@ -101,5 +101,5 @@ def put(session: Session, device_id: str, description: Description) -> None:
         "INSERT INTO device_attributes (device_id, name, value) VALUES (?, ?, ?)",
         [(device_id, name, value) for name, value in description.attributes.items()],
     )
-    # The device may match a filter of a snapshot now, or may no longer match.
+    # The device may now match a filter of a snapshot, or may no longer match it.
     session.note_change([device_id])

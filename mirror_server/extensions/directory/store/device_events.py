@@ -1,7 +1,8 @@
-"""Device events: registrations, their updates and ends, stored for a limited time. Source: wire.md 9.
+"""The statements for device events: starts, updates and ends of registrations. Source: wire.md 9.
 
-The history, if it is on, has rows of these events too. It is not used here for two reasons. Its rows move to compressed
-segments and files, in which events cannot be found by id. And it has another retention time, and is off by default.
+The events are stored for a limited time. The history, if it is enabled, also has rows for these events, but is not
+used here for two reasons. First, its rows move to compressed segments and files, in which events cannot be found by
+id. Second, it has another retention period, and is off by default.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 
 KINDS = ("registration", "reg_update", "deregistration", "expired")
-"""The kinds of events. The table stores the index in this list, so append new kinds at the end."""
+"""The kinds of events. The table stores the index in this list, so new kinds must be appended at the end."""
 
 _TABLE = "device_events e JOIN devices d ON d.device_id = e.device_id"
 _COLUMNS = "e.revision, e.device_id, d.endpoint_name, e.kind, e.at, e.state_change"
@@ -25,12 +26,12 @@ class DeviceEventRow:
     """A start, update or end of a registration.
 
     Attributes:
-        revision: The unique number of the event; larger numbers were stored later.
-        device_id: The device.
+        revision: The unique number of the event. Events with larger numbers were stored later.
+        device_id: The id of the device.
         endpoint_name: The current endpoint name of the device.
-        kind: The index in :data:`KINDS`.
-        at: When it happened.
-        state_change: 1 if the event changed whether the device is registered, else 0.
+        kind: The index of the kind in :data:`KINDS`.
+        at: The time of the event.
+        state_change: 1 if the event changed whether the device is registered, and 0 otherwise.
     """
 
     revision: int
@@ -42,7 +43,7 @@ class DeviceEventRow:
 
 
 def add(session: Session, revision: int, device_id: str, kind: str, at: Instant, *, state_change: bool) -> None:
-    """Append an event of an existing device; ``kind`` is one of :data:`KINDS`."""
+    """Append an event of an existing device. ``kind`` is one of :data:`KINDS`."""
     session.run(
         "INSERT INTO device_events (revision, device_id, kind, at, state_change)"
         " VALUES (:revision, :device_id, :kind, :at, :state_change)",
@@ -55,7 +56,7 @@ def add(session: Session, revision: int, device_id: str, kind: str, at: Instant,
 
 
 def find(session: Session, revision: int) -> DeviceEventRow | None:
-    """Return the event with this number, ``None`` if there is none."""
+    """Return the event with this number, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {_COLUMNS} FROM {_TABLE} WHERE e.revision = :revision", revision=revision)
     return DeviceEventRow(*row) if row else None
 
@@ -63,7 +64,10 @@ def find(session: Session, revision: int) -> DeviceEventRow | None:
 def page(
     session: Session, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int
 ) -> list[DeviceEventRow]:
-    """Return up to ``limit`` events that match all conditions, in storage order, after the number ``after``."""
+    """Return up to ``limit`` events that match all conditions, in the order in which they were stored.
+
+    The events start after the number ``after``, if it is set.
+    """
     select = f"SELECT {_COLUMNS} FROM {_TABLE}"
     rows = page_of(session, select, "e.revision", conditions, after=after, descending=descending, limit=limit)
     return [DeviceEventRow(*row) for row in rows]
@@ -75,7 +79,9 @@ def count(session: Session, conditions: Sequence[Condition]) -> int:
 
 
 def drop(session: Session, *, before: Instant, keep: int, most: int) -> int:
-    """Delete up to ``most`` events, oldest first: those before an instant, and all but the newest ``keep``.
+    """Delete up to ``most`` events, oldest first.
+
+    The deleted events happened before the time ``before``, or are not among the newest ``keep`` events.
 
     Returns:
         The number of deleted events.

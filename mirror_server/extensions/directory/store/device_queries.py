@@ -1,4 +1,4 @@
-"""Saved filters of the directory. Source: wire.md 9."""
+"""The statements for saved filters of the directory. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _COLUMNS = "query_id, name, query, created_at, updated_at"
 
 @dataclass(frozen=True, slots=True)
 class DeviceQueryRow:
-    """A saved filter. Its ``query_id`` is greater than those of filters saved in an earlier millisecond."""
+    """A saved filter.
+
+    Its ``query_id`` is greater than the ids of all filters that were saved in an earlier millisecond.
+    """
 
     query_id: str
     name: str
@@ -24,7 +27,7 @@ class DeviceQueryRow:
 
 
 def put(session: Session, row: DeviceQueryRow) -> None:
-    """Store a query, and replace the one with the same id. Names are unique."""
+    """Store a query. It replaces the query with the same id. Names are unique."""
     session.run(
         "INSERT INTO device_queries (query_id, name, query, created_at, updated_at)"
         " VALUES (:query_id, :name, :query, :created_at, :updated_at) ON CONFLICT (query_id) DO UPDATE SET"
@@ -38,13 +41,13 @@ def put(session: Session, row: DeviceQueryRow) -> None:
 
 
 def find(session: Session, query_id: str) -> DeviceQueryRow | None:
-    """Return the query with this id, ``None`` if there is none."""
+    """Return the query with this id, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE query_id = :query_id", query_id=query_id)
     return DeviceQueryRow(*row) if row else None
 
 
 def find_by_name(session: Session, name: str) -> DeviceQueryRow | None:
-    """Return the query with this name, ``None`` if there is none."""
+    """Return the query with this name, or ``None`` if it does not exist."""
     row = session.row(f"SELECT {_COLUMNS} FROM device_queries WHERE name = :name", name=name)
     return DeviceQueryRow(*row) if row else None
 
@@ -57,7 +60,10 @@ def delete(session: Session, query_id: str) -> bool:
 def page(
     session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceQueryRow]:
-    """Return up to ``limit`` queries that match all conditions, by id, after the id ``after``."""
+    """Return up to ``limit`` queries that match all conditions, ordered by id.
+
+    The queries start after the id ``after``, if it is set.
+    """
     select = f"SELECT {_COLUMNS} FROM device_queries"
     rows = page_of(session, select, "query_id", conditions, after=after, descending=descending, limit=limit)
     return [DeviceQueryRow(*row) for row in rows]
@@ -69,5 +75,5 @@ def count(session: Session, conditions: Sequence[Condition] = ()) -> int:
 
 
 def list_all(session: Session) -> list[DeviceQueryRow]:
-    """Return all queries by id."""
+    """Return all queries, ordered by id."""
     return [DeviceQueryRow(*row) for row in session.rows(f"SELECT {_COLUMNS} FROM device_queries ORDER BY query_id")]

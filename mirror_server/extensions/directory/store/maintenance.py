@@ -24,14 +24,14 @@ VIOLATIONS = {
         " WHERE device_id NOT IN (SELECT device_id FROM device_descriptions)"
     ),
 }
-"""The kinds of violations, and a statement for each that returns one row per violation."""
+"""The kinds of violations, each with a statement that returns one row per violation."""
 
 _OPERATOR = re.compile(rf"__(?:{'|'.join(FILTER_OPERATORS)})\Z")
 
 
 def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
-    """Delete all data of a device; ``name`` is its endpoint name. Returns the number of rows by table."""
-    # First, because it needs the description.
+    """Delete all data of a device, and return the number of rows by table. ``name`` is its endpoint name."""
+    # The queries are erased first, because this needs the description.
     queries = _erase_queries(session, device_id, name)
     rows = {
         table: session.run(f"DELETE FROM {table} WHERE device_id = :device_id", device_id=device_id)
@@ -41,7 +41,7 @@ def erase(session: Session, device_id: str, name: str | None) -> dict[str, int]:
 
 
 def newest_instant(session: Session) -> Instant | None:
-    """Return when the newest device event happened, ``None`` if there is none."""
+    """Return the time of the newest device event, or ``None`` if there are no events."""
     instant: Instant | None = session.scalar("SELECT max(at) FROM device_events")
     return instant
 
@@ -51,7 +51,7 @@ def _erase_queries(session: Session, device_id: str, name: str | None) -> int:
 
     A device is identified by its names, its description, and attribute values that no other device has. If a condition
     would become empty, the filter is deleted, because without the condition it would select other devices. In the name
-    of a filter, names of the device are replaced.
+    of a filter, the names of the device are replaced.
     """
     description = descriptions.of_device(session, device_id)
     names = {each for each in (device_id, name, description.name) if each is not None}
