@@ -213,8 +213,12 @@ class WatcherModel(Model):
         self._store([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Update the recording, and read new writes."""
+        """Update the recording, read new writes, and repeat reads that failed."""
         self.recording.tick()
+        if self._directory.is_due:
+            self.load()
+        elif self._earlier.is_due and not self._directory.is_running:
+            self.load_earlier()
         if self._history_until is not None and self._write_reads.is_due:
             self._read_writes(self._history_until)
 
