@@ -24,7 +24,9 @@ def running_cell() -> Cell | None:
 def forget_output(value: object) -> None:
     """Delete a value from ``Out``, where IPython keeps the last 1,000 outputs, each with all that it refers to."""
     shell = _shell()
-    outputs = getattr(shell, "user_ns", {}).get("_oh", {})
+    outputs = getattr(shell, "user_ns", {}).get("_oh")
+    if not isinstance(outputs, dict):  # a user may have assigned something else
+        return
     for number in [number for number, output in outputs.items() if output is value]:
         del outputs[number]
         shell.drop_by_id({f"_{number}": value})

@@ -24,7 +24,7 @@ from mirror_sdk.widgets.feed import feed_of
 from mirror_sdk.widgets.models.chart_parts import ChartParts
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.lines import Series, is_stepped, panel_title, short_name
-from mirror_sdk.widgets.models.time_window import Interval
+from mirror_sdk.widgets.models.time_window import Interval, plotted_instant
 from mirror_sdk.widgets.models.watcher_model import MAX_EVENTS, WatcherModel, series_text
 from mirror_sdk.widgets.plot_picture import panels_of, plot_html
 from mirror_sdk.widgets.widget import MirrorWidget
@@ -216,7 +216,7 @@ class EventWatcher(MirrorWidget):
         # In steps of about a pixel, since each step draws the plot again.
         step = max(1.0, interval.length.total_seconds() / 1000)
         end = math.ceil(interval.end.timestamp() / step) * step
-        return Interval(interval.begin, max(interval.end, datetime.fromtimestamp(end, UTC)))
+        return Interval(interval.begin, max(interval.end, plotted_instant(end)))
 
     def _publish(self) -> None:
         self._counts = self.model.counts_text

@@ -14,6 +14,7 @@ from mirror_sdk.events import Event, EventKind, read_events, utc_now
 from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.values import Value, ValueKind
 from mirror_sdk.widgets.models.formatting import format_value
+from mirror_sdk.widgets.models.time_window import EARLIEST
 from mirror_sdk.widgets.models.timeline import CompletedWrite
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def _read_history(
     """Return the newest rows of the service's history by time, up to now by default; ``None`` without a history."""
     try:
         end = end or _now(client)
-        frame = _newest_rows(client, begin or end - length, end, devices, paths)
+        # The length ends now and the log begins before, so the difference of both may be before the first year.
+        begin = begin or end - min(length, end - EARLIEST)
+        frame = _newest_rows(client, begin, end, devices, paths)
     except (AccessDenied, BeforeHistory, NotFound):
         return None
     return frame.sort_values(["changed_at", "revision"], kind="stable")

@@ -9,6 +9,10 @@ from mirror_sdk.widgets.models.model import Model
 
 T = TypeVar("T")
 
+RETRY_SECONDS = 10.0
+"""The time from a failed read to the next attempt; each further failure doubles it."""
+_MOST_DOUBLINGS = 12
+
 
 class PeriodicRead:
     """A read that is repeated after some time, and sooner after an event. Only the newest read counts.
@@ -16,7 +20,8 @@ class PeriodicRead:
     Args:
         model: The model that makes the calls and has the notices.
         subject: The subject of the notice of a failure.
-        every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated.
+        every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated. A
+            read that failed is repeated sooner.
     """
 
     def __init__(self, model: Model, subject: str, every_seconds: float) -> None:
@@ -25,6 +30,7 @@ class PeriodicRead:
         self._every_seconds = every_seconds
         self._due_at: float | None = None
         self._number = 0
+        self._failures = 0
         self.is_running = False
 
     def within(self, seconds: float) -> None:
@@ -59,12 +65,15 @@ class PeriodicRead:
 
         def on_result(result: T) -> None:
             if self._ends(number):
+                self._failures = 0
                 self._model.notices.clear(self._subject)
                 accept(result)
                 self._model.changed()
 
         def on_error(error: Exception) -> None:
             if self._ends(number):
+                self.within(RETRY_SECONDS * 2**self._failures)
+                self._failures = min(self._failures + 1, _MOST_DOUBLINGS)
                 failed(error)
                 self._model.report(self._subject, action, error)
                 self._model.changed()

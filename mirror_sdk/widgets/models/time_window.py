@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 SHORTEST, LONGEST = timedelta(milliseconds=10), timedelta(days=3660)
+# Times have years from 1 to 9999. A day is missing at both ends, so that a plot can have margins.
+EARLIEST, LATEST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class Interval(NamedTuple):
@@ -30,6 +32,11 @@ class Interval(NamedTuple):
         return self.end - self.begin
 
 
+def plotted_instant(seconds: float) -> datetime:
+    """Return the instant of these seconds since 1970, or the nearest that a plot can show."""
+    return datetime.fromtimestamp(min(max(seconds, EARLIEST.timestamp()), LATEST.timestamp()), UTC)
+
+
 class TimeWindow:
     """The displayed interval.
 
@@ -50,5 +57,8 @@ class TimeWindow:
         """Return the displayed interval, from the interval that has events."""
         if self.staying is not None:
             return self.staying
-        begin = there.begin if self.length is None else max(there.begin, there.end - self.length)
+        there = Interval(*(min(max(at, EARLIEST), LATEST) for at in there))
+        begin = there.begin
+        if self.length is not None and self.length < there.length:
+            begin = there.end - self.length
         return Interval(begin, max(there.end, begin + SHORTEST))

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain, count, islice
 from operator import itemgetter
 from pathlib import Path
@@ -34,7 +34,7 @@ from mirror_sdk.widgets.models.lines import Series, SeriesKey, short_name
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
 from mirror_sdk.widgets.models.recording_model import RecordingModel
-from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
+from mirror_sdk.widgets.models.time_window import Interval, TimeWindow, plotted_instant
 from mirror_sdk.widgets.models.timeline import CompletedWrite, Threshold, is_state, number_of
 from mirror_sdk.wire.log_entries import count_missing
 from mirror_sdk.wire.object_definitions import display_unit
@@ -213,8 +213,12 @@ class WatcherModel(Model):
         self._store([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Update the recording, and read new writes."""
+        """Update the recording, read new writes, and repeat reads that failed."""
         self.recording.tick()
+        if self._directory.is_due:
+            self.load()
+        elif self._earlier.is_due and not self._directory.is_running:
+            self.load_earlier()
         if self._history_until is not None and self._write_reads.is_due:
             self._read_writes(self._history_until)
 
@@ -395,7 +399,7 @@ class WatcherModel(Model):
     def interval_of(self, chart: ChartParts) -> Interval | None:
         """Return the displayed interval; ``None`` if there is nothing to plot."""
         at = [line.at[index] for line in chart.lines for index in (0, -1) if len(line.at)]
-        ends = [datetime.fromtimestamp(one / 1000, UTC) for one in at]
+        ends = [plotted_instant(one / 1000) for one in at]
         spans = [span for row in chart.states for span in (*row.spans[:1], *row.spans[-1:])]
         ends += [at for span in spans for at in (span.begin, span.end or span.begin)]
         if not ends:

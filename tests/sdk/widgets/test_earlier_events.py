@@ -52,6 +52,8 @@ def test_history_of_other_subscribers_comes_before_the_log(mirror, plain, simula
     with MirrorClient(URL, mirror.new_key(Scope.SUBSCRIBE), transport=mirror.transport) as listener:
         listener.subscriptions.rules.list()
         assert recorded(listener) == []
+    # As long as a plot that begins in the first year.
+    assert recorded(plain, length=timedelta(days=366 * 2200)) == [21.5, 22.5, 23.5]
     monkeypatch.setattr(earlier_events, "ENTRIES_READ", 4)
     assert 23.5 in recorded(plain)
     assert 21.5 not in recorded(plain)

@@ -201,6 +201,29 @@ def test_failed_read_of_the_fleet_is_a_notice(model, client):
     assert (model.as_of_text, model.empty_text) == ("not read", "")
 
 
+def test_failed_read_of_the_fleet_is_repeated_after_growing_pauses(model, simulator, seconds):
+    add(simulator, "a")
+    attempts, run = [], model.run
+
+    def fail(_call, _then, failed):
+        attempts.append(seconds.now)
+        failed(ConnectionError("the service is away"))
+
+    model.run = fail
+    model.load()
+    for _ in range(100):
+        seconds.now += 1
+        model.tick()
+    assert [at - attempts[0] for at in attempts] == [0, 10, 30, 70]
+    assert model.notices.texts == ["Reading the fleet: the service is away"]
+    model.run = run
+    for _ in range(60):
+        seconds.now += 1
+        model.tick()
+    assert list(displayed(model)) == ["a"]
+    assert model.notices.texts == []
+
+
 def test_erased_device_goes_with_the_next_read(model, client, simulator, erase):
     ids = [add(simulator, name) for name in ("a", "b")]
     model.load()

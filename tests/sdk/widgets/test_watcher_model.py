@@ -17,6 +17,7 @@ from mirror_sdk.recording import Recording
 from mirror_sdk.values import decode
 from mirror_sdk.widgets.models import earlier_events
 from mirror_sdk.widgets.models.lines import SILENT_RHYTHMS, Point, SeriesKey, after_silence, thinned, within
+from mirror_sdk.widgets.models.model import run_now
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow
 from mirror_sdk.widgets.models.watcher_model import (
     MAX_ROWS,
@@ -465,3 +466,29 @@ def test_the_model_stays_where_it_was_moved_and_follows_again():
     assert model.interval_of(model.chart).end == START + timedelta(hours=3)
     model.clear()
     assert model.interval_of(model.chart) is None
+
+
+def test_failed_reads_of_names_and_earlier_events_are_repeated(client, simulator, device_id, seconds):
+    client.subscribe(device_id, TEMPERATURE)
+    simulator.set_value(device_id, TEMPERATURE, 22.5)
+    attempts = []
+
+    def fail(_call, _then, failed):
+        attempts.append(seconds.now)
+        failed(ConnectionError("the service is away"))
+
+    model = WatcherModel(client, run=fail, clock=seconds)
+    model.load()
+    assert model.notices.texts == [
+        "Reading the earlier events: the service is away",
+        "Reading the names of devices: the service is away",
+    ]
+    seconds.now += 5
+    model.tick()
+    assert len(attempts) == 2
+    model.run = run_now
+    seconds.now += 5
+    model.tick()
+    assert model.notices.texts == []
+    assert TEMPERATURE in {event.path for event in model.events}
+    assert model.names

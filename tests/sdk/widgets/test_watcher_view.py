@@ -178,6 +178,27 @@ def test_the_range_stays_where_the_user_zooms_and_follows_again(widget):
     assert watcher._state["range"] == [begin + 2 * 3_600_000 - 300_000, begin + 2 * 3_600_000]
 
 
+@pytest.mark.parametrize("at", [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
+@pytest.mark.parametrize("length", [None, 3_600_000])
+def test_an_event_of_the_first_or_last_year_is_plotted_and_can_be_cleared(widget, seconds, tmp_path, at, length):
+    watcher = widget(EventWatcher, clock=seconds)
+    do(watcher, "follow", length)
+    for times in ([at], [START], [START, at]):
+        watcher._receive([observation(n, at=one) for n, one in enumerate(times)], 0)
+        seconds.now += 100
+        watcher.refresh()
+        begin, end = watcher._state["range"]
+        assert begin < end
+        assert watcher.to_html(tmp_path / "watcher.html").exists()
+    do(watcher, "clear")
+    watcher._receive([observation(1, at=START)], 0)
+    seconds.now += 100
+    watcher.refresh()
+    begin, end = watcher._state["range"]
+    assert begin <= START.timestamp() * 1000 <= end < begin + 5000
+    assert watcher._state["notices"] == []
+
+
 def test_the_user_chooses_devices_lines_and_pauses(widget):
     watcher = widget(EventWatcher)
     watcher._receive([observation(1), observation(2, "d2")], 0)

@@ -121,6 +121,18 @@ def test_a_cell_that_runs_again_releases_its_earlier_widgets(client, monkeypatch
     watchers[-1]().close()
 
 
+def test_a_widget_replaces_an_earlier_one_without_the_outputs_of_ipython(widget, monkeypatch):
+    parent = {"metadata": {"cellId": "a"}, "header": {"msg_id": "1"}}
+    # As after the cell "_oh = None".
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent), user_ns={"_oh": None})
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    first = widget(EventWatcher, keep_previous=False)
+    parent["header"]["msg_id"] = "2"
+    second = widget(EventWatcher, keep_previous=False)
+    assert first.comm is None
+    assert second.comm is not None
+
+
 def test_a_cell_that_runs_again_closes_only_its_own_widgets(widget, monkeypatch):
     parent = {"metadata": {"cellId": "a"}, "header": {"msg_id": "1"}}
     shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda: parent))

@@ -142,6 +142,38 @@ def test_zoom_sends_integer_milliseconds(page: Page) -> None:
     assert (begin, end) == (int(begin), int(end))
 
 
+def test_zoom_out_and_moves_end_at_years_that_python_has(page: Page) -> None:
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    show(page, [(0, 10), (1, 20)])
+    button = page.get_by_role("button", name="Zoom out")
+    for _ in range(40):
+        button.click()
+    page.locator(".mirror-plots").press("-")
+    expect(page.locator(".mirror-range")).to_contain_text("0001-01-02 00:00 \N{EN DASH} 9999-12-31 00:00")
+    page.locator(".mirror-plots").press("+")
+    for _ in range(10):
+        page.get_by_role("button", name="Earlier").click()
+    expect(page.locator(".mirror-range")).to_contain_text("0001-01-02 00:00 \N{EN DASH} 5000-")
+    ranges = [message["args"] for message in page.evaluate("sent.filter(({ intent }) => intent === 'stay')")]
+    assert len(ranges) > 20
+    for begin, end in ranges:
+        assert datetime.fromtimestamp(begin / 1000, UTC) < datetime.fromtimestamp(end / 1000, UTC)
+    assert errors == []
+
+
+def test_typed_instants_are_read_as_written(page: Page) -> None:
+    script = """async (texts) => {
+        const { comparable: { parsedInstant } } = await import("./ui.js");
+        return texts.map((text) => parsedInstant(text, "UTC"));
+    }"""
+    valid = ["0001-01-02", "0050-06-07T08:09:10", "1999-12-31 23:59:59.999", "9999-12-31 23:59"]
+    expected = [datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000 for text in valid]
+    assert page.evaluate(script, valid) == pytest.approx(expected)
+    wrong = ["2026-01-01 00:75", "2026-01-01 00:00:60", "2026-01-01 24:00", "2026-02-30", "0000-01-01", "-001-01-01"]
+    assert page.evaluate(script, wrong) == [None] * len(wrong)
+
+
 @pytest.mark.parametrize("length", [10, 80.25, 999, SECOND, 1234.5, 9999, 10 * SECOND, 599 * SECOND, 10 * MINUTE, DAY])
 def test_label_of_a_range_changes_with_each_move_and_zoom(page: Page, length: float) -> None:
     begin, end = BEGIN_MS + 0.25, BEGIN_MS + 0.25 + length

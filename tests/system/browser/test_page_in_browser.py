@@ -323,6 +323,25 @@ def test_a_rejection_that_arrives_after_sign_out_is_ignored(visit: Visit) -> Non
     assert ended == "AbortError"
 
 
+@pytest.mark.parametrize("key", ["ak_\N{EN DASH}1", "\N{CYRILLIC SMALL LETTER A}k_1", "ak_1\n2", "ak_1 2"])
+def test_a_key_that_no_header_can_have_is_rejected(visit: Visit, key: str) -> None:
+    visit.page.goto(f"{visit.server.url}/#{httpx.QueryParams(key=key)}")
+    expect(visit.message).to_contain_text("Sign-in failed: malformed access key")
+    expect(visit.page.get_by_label("Access key")).to_be_visible()
+    assert visit.page.evaluate("sessionStorage.length") == 0
+
+
+@pytest.mark.parametrize("pattern", ["**/v3/api-keys/me", "**/page/objects.json", "**/v3/device-echo?*"])
+def test_a_response_that_is_not_json_is_reported_and_requested_again(visit: Visit, pattern: str) -> None:
+    visit.page.route(pattern, lambda route: route.fulfill(body="<html>Sign in to this network</html>\n"))
+    visit.page.goto(f"{visit.server.url}/#key={visit.server.key()}")
+    expect(visit.message).to_contain_text("responded with something other than JSON")
+    visit.page.unroute(pattern)
+    expect(visit.cell("a-light")).to_be_visible()
+    expect(visit.message).to_have_text("")
+    assert visit.wrong == []
+
+
 def test_a_key_survives_a_reload_until_sign_out_unless_it_is_rejected(visit: Visit) -> None:
     page = visit.page
     visit.sign_in(visit.server.key())

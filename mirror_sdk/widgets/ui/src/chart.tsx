@@ -6,6 +6,7 @@ import uPlotStyles from "uplot/dist/uPlot.min.css";
 import type { Points } from "./bridge";
 import { PALETTE_SIZE, PanelView, paletteOf, type Common, type Content } from "./chart_panel";
 import { MISSING, digitsOf, instantIn, longDuration, quantity, rounded, shortInstant } from "./format";
+import { withinYears } from "./range";
 import { statsOf, timeAbove } from "./stats";
 import { adopt, onSchemeChange } from "./styles";
 
@@ -142,7 +143,7 @@ class ChartView {
       palette: paletteOf(root),
       syncKey: `mirror-${Math.random().toString(36).slice(2)}`,
       now: props.range.end,
-      onZoom: (range) => this.props.onRange?.(range && notTooShort(range)),
+      onZoom: (range) => this.props.onRange?.(range && allowed(range)),
       onPointer: (panel, left, top) => this.point(panel, left, top),
     };
     this.#endScheme = onSchemeChange(() => {
@@ -470,9 +471,9 @@ function Swatch({ color }: { color: number | null }) {
   return <span class={`mirror-swatch${classes}`} data-dash={dash || undefined} aria-hidden="true" />;
 }
 
-function notTooShort({ begin, end }: Range): Range {
+function allowed({ begin, end }: Range): Range {
   const missing = Math.max(0, SHORTEST_RANGE - (end - begin));
-  return { begin: begin - missing / 2, end: end + missing / 2 };
+  return withinYears({ begin: begin - missing / 2, end: end + missing / 2 });
 }
 
 /** The chart in words, for screen readers. */
@@ -523,7 +524,7 @@ export function Chart(props: ChartProps) {
     if (!(event.key in moved) || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     const chosen = moved[event.key] ?? null;
-    onRange?.(chosen && notTooShort(chosen));
+    onRange?.(chosen && allowed(chosen));
   };
   return (
     <div class="mirror-chart">

@@ -31,7 +31,8 @@ export interface Clock {
 export function clock(at: number, zone: string): Clock {
   const digits = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit" };
   const parts = format("parts", zone, digits as Intl.DateTimeFormatOptions).formatToParts(at);
-  return Object.fromEntries(parts.map(({ type, value }) => [type, value])) as unknown as Clock;
+  const found = Object.fromEntries(parts.map(({ type, value }) => [type, value])) as unknown as Clock;
+  return { ...found, year: found.year.padStart(4, "0") };
 }
 
 /** The milliseconds of an instant after its whole second. */
@@ -81,19 +82,28 @@ export function parsedInstant(text: string, zone: string): number | null {
   if (found === null) return null;
   const [, year, month, day, hour = "0", minute = "0", second = "0", fraction = "0"] = found;
   const milliseconds = Math.round(Number(fraction) * 1000);
-  const wanted = Date.UTC(Number(year), Number(month) - 1, Number(day), Number(hour), Number(minute), Number(second));
+  const wanted = utc(Number(year), Number(month), Number(day), Number(hour), Number(minute), Number(second));
   const back = new Date(wanted);
-  if (back.getUTCMonth() !== Number(month) - 1 || back.getUTCDate() !== Number(day) || Number(hour) > 23) return null;
+  if (Number(year) < 1 || back.getUTCMonth() !== Number(month) - 1 || back.getUTCDate() !== Number(day)) return null;
+  if (Number(hour) > 23 || Number(minute) > 59 || Number(second) > 59) return null;
   // Twice, because the offset may change between the first guess and the instant.
   let at = wanted - offset(wanted, zone);
   at = wanted - offset(at, zone);
   return at + milliseconds;
 }
 
+/* Date.UTC() takes the years 0 to 99 for 1900 to 1999. */
+function utc(year: number, month: number, day: number, hour: number, minute: number, second: number): number {
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  date.setUTCHours(hour, minute, second);
+  return date.getTime();
+}
+
 /** Milliseconds by which the clocks of a zone are ahead of UTC. */
 export function offset(at: number, zone: string): number {
   const { year, month, day, hour, minute, second } = clock(at, zone);
-  const shown = Date.UTC(Number(year), Number(month) - 1, Number(day), Number(hour), Number(minute), Number(second));
+  const shown = utc(Number(year), Number(month), Number(day), Number(hour), Number(minute), Number(second));
   return shown - Math.floor(at / 1000) * 1000;
 }
 

@@ -5,6 +5,7 @@ import type { Range } from "./chart";
 import { Button, Select, TextField, type Choice } from "./controls";
 import { browserZone, instant, millisecondOf, parsedInstant, zoneName } from "./format";
 import { PanelButton } from "./menu";
+import { withinYears } from "./range";
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -97,8 +98,8 @@ function Fields({ range, zone, onApply }: { range: Range; zone: string; onApply(
 
 export function TimeRange({ value, range, onChange, zone, onZone, lengths = LENGTHS }: TimeRangeProps) {
   const length = range.end - range.begin;
-  const moved = (share: number) =>
-    onChange({ kind: "fixed", begin: range.begin + share * length, end: range.end + share * length });
+  const fix = (chosen: Range) => onChange({ kind: "fixed", ...withinYears(chosen) });
+  const moved = (share: number) => fix({ begin: range.begin + share * length, end: range.end + share * length });
   return (
     <div class="mirror-range">
       <Button label="Earlier" hint="Half a range earlier" icon="left" isIcon onClick={() => moved(-0.5)} />
@@ -127,7 +128,7 @@ export function TimeRange({ value, range, onChange, zone, onZone, lengths = LENG
                 range={range}
                 zone={zone}
                 onApply={(chosen) => {
-                  onChange({ kind: "fixed", ...chosen });
+                  fix(chosen);
                   close();
                 }}
               />
@@ -142,7 +143,7 @@ export function TimeRange({ value, range, onChange, zone, onZone, lengths = LENG
         hint="Twice the time span"
         icon="zoomOut"
         isIcon
-        onClick={() => onChange({ kind: "fixed", begin: range.begin - length / 2, end: range.end + length / 2 })}
+        onClick={() => fix({ begin: range.begin - length / 2, end: range.end + length / 2 })}
       />
     </div>
   );

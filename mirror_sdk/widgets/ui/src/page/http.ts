@@ -48,8 +48,21 @@ export class Session {
   }
 
   async get<Content>(path: string, query?: Query): Promise<Content> {
-    const response = await this.call("GET", path, query ? { query } : {});
-    return (await response.json()) as Content;
+    return jsonOf<Content>(await this.call("GET", path, query ? { query } : {}));
+  }
+}
+
+/** Whether a key can be sent: a browser rejects other characters in a header. */
+export function isSendable(key: string): boolean {
+  return /^[\x21-\x7e]+$/.test(key);
+}
+
+/** Return the content of JSON. Anything else, such as the page of a proxy, is an error that is worth another attempt. */
+function parsed<Content>(text: string): Content {
+  try {
+    return JSON.parse(text) as Content;
+  } catch {
+    throw new RequestError(502, "The server, or a proxy before it, responded with something other than JSON.");
   }
 }
 
@@ -73,6 +86,10 @@ export async function errorOf(response: Response): Promise<RequestError> {
   }
 }
 
+export async function jsonOf<Content>(response: Response): Promise<Content> {
+  return parsed<Content>(await response.text());
+}
+
 /** Yield the objects of a response with one object per line, as they arrive. */
 export async function* readLines<Line>(response: Response): AsyncGenerator<Line> {
   const reader = textReader(response);
@@ -80,7 +97,7 @@ export async function* readLines<Line>(response: Response): AsyncGenerator<Line>
   for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
     const lines = (unread + value).split("\n");
     unread = lines.pop() ?? "";
-    for (const line of lines) yield JSON.parse(line) as Line;
+    for (const line of lines) yield parsed<Line>(line);
   }
 }
 

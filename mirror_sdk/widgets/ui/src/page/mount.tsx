@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { axisNumber } from "../chart_panel";
-import { number, quantity } from "../format";
+import { number, parsedInstant, quantity } from "../format";
 import { adopt, adoptStyles } from "../styles";
 import { labelOf } from "../time_range";
 import pageStyles from "../../page.css";
@@ -39,5 +39,5 @@ export function mountPage(root: HTMLElement, limits: Partial<Limits> = {}): void
 
 /** Functions that tests call, most of them to compare them with those of the client. */
 export const comparable = {
-  axisNumber, DEVICE_STATUSES, DeviceSummary, displayNames, labelOf, loadObjects, number, quantity, readTyped, valueText, Session,
+  axisNumber, DEVICE_STATUSES, DeviceSummary, displayNames, labelOf, loadObjects, number, parsedInstant, quantity, readTyped, valueText, Session,
 };

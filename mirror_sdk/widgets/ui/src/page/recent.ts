@@ -1,7 +1,7 @@
 /** The values of the chosen device over time: from the server's history if it keeps one, else from this key's events. */
 
 import { signal } from "@preact/signals";
-import { readLines, type Session } from "./http";
+import { jsonOf, readLines, type Session } from "./http";
 import { keepsHistory } from "./objects";
 import type { Desired, Entry, HistoryCursor, HistoryEnd, HistoryRow } from "./wire";
 
@@ -152,7 +152,7 @@ export class RecentValues {
 
   private async readMessage(after: number | string): Promise<{ message: Record<string, Entry[]>; cursor: number }> {
     const response = await this.session.call("GET", "v2/notification/pull", { query: { after, hold: 0 } });
-    const message = response.status === 200 ? ((await response.json()) as Record<string, Entry[]>) : {};
+    const message = response.status === 200 ? await jsonOf<Record<string, Entry[]>>(response) : {};
     return { message, cursor: Number(response.headers.get("Mirror-Cursor")) };
   }
 

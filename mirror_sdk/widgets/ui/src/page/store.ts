@@ -2,7 +2,7 @@
 
 import { batch, computed, signal } from "@preact/signals";
 import { Fleet, type Filters, type Limits, MAX_DEVICES, MAX_DEVICES_PER_REQUEST, NO_FILTERS } from "./fleet";
-import { isAborted, isTemporary, RequestError, Session } from "./http";
+import { isAborted, isSendable, isTemporary, RequestError, Session } from "./http";
 import { loadObjects } from "./objects";
 import { RecentValues } from "./recent";
 import { SentRequests } from "./requests";
@@ -149,6 +149,10 @@ export class Store {
 
   signIn(key: string): void {
     this.end();
+    if (!isSendable(key)) {
+      this.say("Sign-in failed: malformed access key; a key begins with ak_ and is shown when it is created", true);
+      return;
+    }
     const signedIn = new SignedIn(key, this.limits, (object) => this.noteObject(object), this.now);
     this.current.value = signedIn;
     this.phase.value = "starting";
