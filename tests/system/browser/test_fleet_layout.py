@@ -97,6 +97,19 @@ def test_late_response_of_the_kernel_does_not_undo_a_later_change(page: Page) ->
     expect(device).to_have_attribute("aria-sort", "none")
 
 
+def test_columns_that_do_not_fit_return_after_a_narrow_table_was_sorted(page: Page) -> None:
+    page.set_viewport_size({"width": 500, "height": 700})
+    expect(heading(page, "Last 24 h")).to_have_count(0)
+    heading(page, "Device").click()
+    wait_for(True, lambda: page.evaluate("window.views.at(-1)?.columns.includes('sparkline')"))
+    respond(page, {"view": page.evaluate("window.views.at(-1)")})
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("menuitemcheckbox", name="Stale").click()
+    expect(heading(page, "Stale")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 700})
+    expect(heading(page, "Last 24 h")).to_be_visible()
+
+
 def checkbox(page: Page, name: str) -> Locator:
     return page.locator(f"[row-id={name}] [col-id=ag-Grid-SelectionColumn]").get_by_role("checkbox")
 

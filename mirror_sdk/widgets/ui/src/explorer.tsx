@@ -71,14 +71,14 @@ const DEVICES: readonly GridColumn[] = [
 ];
 
 const RESOURCES: readonly GridColumn[] = [
-  { name: "name", heading: "Resource", width: 112 },
+  { name: "name", heading: "Resource", width: 112, least: 90 },
   { name: "value", heading: "Value", kind: "value", width: 88 },
-  { name: "desired", heading: "Desired", kind: "value", width: 76, isSparse: true, hint: "The desired value, if it differs from the reported one" },
-  { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 84 },
-  { name: "status", heading: "Status", kind: "status", width: 112 },
-  { name: "reported_at", heading: "Reported", kind: "age", width: 92 },
-  { name: "subscription", heading: "Subscription", width: 98, isSparse: true },
-  { name: "activity", heading: "Request", width: 80, isSparse: true },
+  { name: "desired", heading: "Desired", kind: "value", width: 76, rank: 2, isSparse: true, hint: "The desired value, if it differs from the reported one" },
+  { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 84, rank: 4 },
+  { name: "status", heading: "Status", kind: "status", width: 112, rank: 1 },
+  { name: "reported_at", heading: "Reported", kind: "age", width: 92, rank: 3 },
+  { name: "subscription", heading: "Subscription", width: 98, rank: 6, isSparse: true },
+  { name: "activity", heading: "Request", width: 80, rank: 5, isSparse: true },
   { name: "path", heading: "Path", width: 100, hidden: true },
 ];
 
