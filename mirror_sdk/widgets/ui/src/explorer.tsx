@@ -11,7 +11,7 @@ import { Menu } from "./menu";
 import { Notices } from "./notices";
 import { Legend, StatusText } from "./status";
 import { ValueField, type ValueForm } from "./value_field";
-import { WritePanel, type WriteState } from "./write_panel";
+import { WritePanel, sentence, type WriteState } from "./write_panel";
 import { zone } from "./zone";
 
 export interface Card {
@@ -113,11 +113,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
             zone={zone.value}
             clockAhead={state.clockAheadMs}
             empty={
-              state.isReadingDevices ? (
-                <Empty kind="loading" title="Reading the directory …" />
-              ) : (
-                <Empty title="The directory lists no device">A device appears here when it registers.</Empty>
-              )
+              <Empty kind={state.isReadingDevices ? "loading" : "empty"} title={sentence(state.devicesText)} />
             }
           />
         )}
@@ -127,7 +123,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
             <Device bridge={bridge} showsMinor={showsMinor} setShowsMinor={setShowsMinor} />
           ) : (
             <Empty kind={state.isReading ? "loading" : "empty"} title={state.deviceId === null ? "No device chosen" : state.title}>
-              {state.subtitle}
+              {sentence(state.subtitle)}
             </Empty>
           )}
         </div>
@@ -228,6 +224,7 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
         />
         <div class="mirror-bar">
           {minor > 0 && <Checkbox label={`Show ${count(minor, "resource")} without a value, or with a unit only`} isChecked={showsMinor} onChange={setShowsMinor} />}
+          {!state.detail && <span class="mirror-dim">Click a resource to see its history, and to read or write it.</span>}
           <Legend words={["Failed", "Drifting", "Pending", "Unconfirmed", "Never reported", "Stale"]} />
         </div>
       </div>
@@ -294,7 +291,7 @@ function Resource({ bridge, detail, row }: { bridge: Bridge<ExplorerState>; deta
           {activity}
         </p>
       )}
-      {row?.hints?.status && <p class="mirror-dim">{row.hints.status}</p>}
+      {row?.hints?.status && <p class="mirror-dim">{sentence(row.hints.status)}</p>}
       {!detail.isExecutable && <Past bridge={bridge} detail={detail} />}
       {detail.isWritable && (
         <form

@@ -241,7 +241,7 @@ function Writes({ bridge, state }: Part) {
   );
 }
 
-function sentence(text: string): string {
+export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
