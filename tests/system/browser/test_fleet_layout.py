@@ -115,6 +115,13 @@ def test_columns_that_do_not_fit_return_after_a_narrow_table_was_sorted(page: Pa
     expect(heading(page, "Last 24 h")).to_be_visible()
 
 
+def test_heading_of_a_group_counts_the_rows_that_are_displayed(page: Page) -> None:
+    respond(page, {"view": FleetView.from_dict({"group_by": "status"}).to_dict()})
+    expect(page.get_by_role("button", name="In sync 2")).to_be_visible()
+    page.get_by_role("searchbox").fill("a")
+    expect(page.get_by_role("button", name="In sync 1")).to_be_visible()
+
+
 def checkbox(page: Page, name: str) -> Locator:
     return page.locator(f"[row-id={name}] [col-id=ag-Grid-SelectionColumn]").get_by_role("checkbox")
 

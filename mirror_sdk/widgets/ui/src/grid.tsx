@@ -379,6 +379,7 @@ class GridView {
       // Otherwise keys go to the page while rows change below the focus.
       suppressScrollOnNewData: true,
       onModelUpdated: () => this.changed(),
+      onFilterChanged: () => this.renewGroups(),
       onColumnVisible: (event) => this.layoutChanged(event),
       onColumnMoved: (event) => this.layoutChanged(event),
       onSortChanged: (event) => this.layoutChanged(event),
