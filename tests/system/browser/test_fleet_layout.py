@@ -83,7 +83,9 @@ def respond(page: Page, changes: dict[str, Any]) -> None:
 
 
 def test_table_has_one_line_below_its_last_row(page: Page) -> None:
-    borders = [row.evaluate("cells => getComputedStyle(cells).borderBottomColor") for row in page.locator(".ag-row > *").all()]
+    borders = [
+        row.evaluate("cells => getComputedStyle(cells).borderBottomColor") for row in page.locator(".ag-row > *").all()
+    ]
     assert borders[-1] == "rgba(0, 0, 0, 0)" != borders[0]
 
 

@@ -67,7 +67,9 @@ def notebook(request: pytest.FixtureRequest, lab: Lab, browser: Browser) -> Iter
     opened.close()
 
 
-@pytest.mark.parametrize(("notebook", "narrowest"), [(name, NARROWEST.get(name, 800)) for name in WIDGETS], indirect=["notebook"])
+@pytest.mark.parametrize(
+    ("notebook", "narrowest"), [(name, NARROWEST.get(name, 800)) for name in WIDGETS], indirect=["notebook"]
+)
 def test_a_widget_fits_and_violates_no_rule_of_accessibility(notebook: Notebook, narrowest: int) -> None:
     page, widget = notebook.page, notebook.widget()
     notebook.wait_for_the_cells()
