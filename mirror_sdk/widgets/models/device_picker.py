@@ -10,7 +10,7 @@ from mirror_sdk.device_lookup import DeviceLike, DevicesLike, devices_with, own_
 from mirror_sdk.events import Event
 from mirror_sdk.widgets.models.formatting import format_count
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row
-from mirror_sdk.widgets.models.periodic_read import PeriodicRead
+from mirror_sdk.widgets.models.periodic_read import PeriodicRead, empty_directory_text
 from mirror_sdk.wire.directory import Device
 
 DIRECTORY_RELOAD_SECONDS = 60.0
@@ -73,10 +73,8 @@ class DevicePicker:
     @property
     def text(self) -> str:
         """The number of picked devices, in words."""
-        if self._is_loading:
-            return "reading the directory …"
-        if not self._candidates:
-            return "no devices to pick from" if self._offered is not None else "the directory lists no device"
+        if self._is_loading or not self._candidates:
+            return "no devices to pick from" if self._offered == [] else empty_directory_text(self._read)
         return f"{len(self.picked):,} of {format_count(len(self._candidates), 'device')} picked"
 
     def name(self, device_id: str) -> str:

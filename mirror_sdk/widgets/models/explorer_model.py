@@ -6,6 +6,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,7 +16,7 @@ from mirror_sdk._client import MirrorClient
 from mirror_sdk._formatting import display_names, utc_text, visible
 from mirror_sdk.arrow_tables.units import names_unit
 from mirror_sdk.device import DeviceList, DeviceObject
-from mirror_sdk.errors import AccessDenied, InvalidValue, NotFound, failure_reason
+from mirror_sdk.errors import AccessDenied, InvalidValue, MirrorError, NotFound, failure_reason
 from mirror_sdk.events import Event, EventKind, utc_now
 from mirror_sdk.frames import DriftKind, drift_frame, state_frame
 from mirror_sdk.object_definitions import lookup
@@ -25,7 +26,7 @@ from mirror_sdk.values import Value, ValueKind, parse_value
 from mirror_sdk.widgets.models.formatting import format_count, format_value
 from mirror_sdk.widgets.models.model import DIRECTORY_EVENTS, Model, Row, Run, run_now
 from mirror_sdk.widgets.models.past_values import PastValues, milliseconds, point_of, read_past_values, time_of
-from mirror_sdk.widgets.models.periodic_read import PeriodicRead
+from mirror_sdk.widgets.models.periodic_read import PeriodicRead, empty_directory_text
 from mirror_sdk.widgets.models.reporting_intervals import ReportingIntervals
 from mirror_sdk.widgets.models.resource_past import ResourcePast
 from mirror_sdk.widgets.models.sparklines import Sparklines
@@ -164,6 +165,7 @@ class ExplorerModel(Model):
         self._names: Mapping[str, str] = {}
         self._directory = PeriodicRead(self, "directory", DIRECTORY_RELOAD_SECONDS)
         self._loaded: _Loaded | None = None
+        self._clock_ahead_ms: int | None = None
         self._device = PeriodicRead(self, "device", RELOAD_SECONDS)
         self._past = ResourcePast()
         self._sparklines: Sparklines | None = None
@@ -176,7 +178,7 @@ class ExplorerModel(Model):
 
     def load_devices(self) -> None:
         """Read the directory."""
-        self._directory.start("Reading the directory", self.client.devices.list, self._accept_devices)
+        self._directory.start("Reading the directory", self._read_directory, self._accept_devices)
         if self.is_reading_devices:
             self.changed()
 
@@ -198,10 +200,8 @@ class ExplorerModel(Model):
 
     @property
     def devices_text(self) -> str:
-        """The number of devices, in words."""
-        if self._directory.is_running and not self._devices:
-            return "reading the directory …"
-        return format_count(len(self._devices), "device")
+        """The number of devices, or the reason why there is none, in words."""
+        return format_count(len(self._devices), "device") if self._devices else empty_directory_text(self._directory)
 
     @property
     def is_reading_devices(self) -> bool:
@@ -249,7 +249,7 @@ class ExplorerModel(Model):
         if self.device_id is None:
             return "Choose a device to see its resources."
         if self._loaded is None:
-            return "reading the mirror …" if self._device.is_running else f"{self.device_id} could not be read"
+            return "reading the mirror …" if self._device.is_running else "the device could not be read"
         return ""
 
     @property
@@ -265,7 +265,7 @@ class ExplorerModel(Model):
     @property
     def clock_ahead_ms(self) -> int:
         """The milliseconds by which the mirror's clock is ahead of the clock here."""
-        return self._loaded.clock_ahead_ms if self._loaded else 0
+        return self._clock_ahead_ms or 0
 
     @property
     def card(self) -> Card | None:
@@ -484,12 +484,23 @@ class ExplorerModel(Model):
             if self._sparklines is not None and not math.isnan(point[0]):
                 self._sparklines.add(path, milliseconds(at), point[0])
 
-    def _accept_devices(self, devices: DeviceList) -> None:
+    def _read_directory(self) -> tuple[DeviceList, int | None]:
+        devices, ahead_ms = self.client.devices.list(), self._clock_ahead_ms
+        if devices and ahead_ms is None and self.device_id is None:
+            # The directory does not contain the time of the mirror's clock, to which its times refer.
+            with suppress(MirrorError):
+                ahead_ms = _clock_ahead_ms(self.client.get_device(devices[0].id))
+        return devices, ahead_ms
+
+    def _accept_devices(self, read: tuple[DeviceList, int | None]) -> None:
+        devices, ahead_ms = read
         self._devices = devices
+        if self._clock_ahead_ms is None:
+            self._clock_ahead_ms = ahead_ms
         self._names = display_names({device.id: device.endpoint_name for device in devices})
 
     def _accept_device(self, loaded: _Loaded) -> None:
-        is_first, self._loaded = self._loaded is None, loaded
+        is_first, self._loaded, self._clock_ahead_ms = self._loaded is None, loaded, loaded.clock_ahead_ms
         now = milliseconds(loaded.device.created_at)
         if self._sparklines is None:
             self._sparklines = Sparklines(now)
@@ -554,7 +565,7 @@ class ExplorerModel(Model):
 
     def _read_device(self, device_id: str) -> _Loaded:
         device = self.client.get_device(device_id)
-        ahead_ms = round((device.created_at - utc_now()).total_seconds()) * 1000
+        ahead_ms = _clock_ahead_ms(device)
         state = device.to_frame(raw=True)
         drift = drift_frame(state, unconfirmed=True)
         statuses = dict.fromkeys(state["path"][self._intervals.stale(state, self._devices)], Status.STALE)
@@ -642,6 +653,10 @@ def _connection(client: MirrorClient, device_id: str) -> DeviceConnection | None
         return client.devices.connection(device_id)
     except NotFound:
         return None
+
+
+def _clock_ahead_ms(device: DeviceObject) -> int:
+    return round((device.created_at - utc_now()).total_seconds()) * 1000
 
 
 def _subscriptions(client: MirrorClient, device: DeviceObject) -> dict[str, SubscriptionState] | None:

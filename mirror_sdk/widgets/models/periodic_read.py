@@ -32,6 +32,7 @@ class PeriodicRead:
         self._number = 0
         self._failures = 0
         self.is_running = False
+        self.has_succeeded = False
 
     def within(self, seconds: float) -> None:
         """Schedule a read within this many seconds, because of a change."""
@@ -66,6 +67,7 @@ class PeriodicRead:
         def on_result(result: T) -> None:
             if self._ends(number):
                 self._failures = 0
+                self.has_succeeded = True
                 self._model.notices.clear(self._subject)
                 accept(result)
                 self._model.changed()
@@ -92,3 +94,10 @@ class PeriodicRead:
         self.is_running = False
         self.within(self._every_seconds)
         return True
+
+
+def empty_directory_text(directory: PeriodicRead) -> str:
+    """Return the reason why no devices of the directory are displayed, in words."""
+    if directory.is_running:
+        return "reading the directory …"
+    return "the directory lists no device" if directory.has_succeeded else "the directory could not be read"

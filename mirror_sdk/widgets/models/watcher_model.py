@@ -437,6 +437,9 @@ class WatcherModel(Model):
             phrases.append(f"{self.overrun:,} arrived too fast and were dropped")
         if self.total > len(self._recorded) + len(self._events):
             phrases.append(f"the newest {len(self._events):,} are stored")
+        selected = filter(self._is_selected, reversed(self._displayed))
+        if not self.is_paused and next(islice(selected, MAX_ROWS, None), None) is not None:
+            phrases.append(f"the table shows the newest {MAX_ROWS}, or all while it is paused")
         if self.total > self._displayed_total:
             phrases.append(f"paused: {self.total - self._displayed_total:,} new")
         return " · ".join(phrases)

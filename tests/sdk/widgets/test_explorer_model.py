@@ -39,6 +39,27 @@ def test_devices_are_rows_by_their_names(model, simulator, device_id):
     assert model.devices_text == "2 devices"
 
 
+def test_empty_directory_is_not_confused_with_one_that_could_not_be_read(client):
+    model = ExplorerModel(client)
+    model.load_devices()
+    assert model.devices_text == "the directory lists no device"
+    unread = ExplorerModel(client)
+    client.close()
+    unread.load_devices()
+    unread.dismiss()
+    assert unread.devices_text == "the directory could not be read"
+
+
+def test_clock_of_the_mirror_is_known_before_a_device_is_chosen_and_while_one_is_read(client, device_id, later):
+    model = ExplorerModel(client, later)
+    model.load_devices()
+    later.make(0)
+    assert model.clock_ahead_ms / 1000 == pytest.approx((START - datetime.now(UTC)).total_seconds(), abs=60)
+    known = model.clock_ahead_ms
+    model.choose(device_id)
+    assert model.clock_ahead_ms == known
+
+
 def test_card_describes_the_device_and_its_connection(client, mirror, simulator, device_id, model):
     assert model.card == Card(
         name="sensor-1",

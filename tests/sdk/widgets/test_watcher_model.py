@@ -106,7 +106,9 @@ def test_pause_freezes_the_view_and_loses_no_event():
     # While the watcher is paused, the table has all stored rows.
     model.receive(map(observation, range(3 * MAX_ROWS)))
     assert len(model.rows) == MAX_ROWS
+    assert "the table shows the newest 500" in model.counts_text
     model.pause()
+    assert "the table" not in model.counts_text
     model.receive([observation(9999)])
     assert values(model) == [*(f"{number}" for number in reversed(range(3 * MAX_ROWS))), "3", "2", "1"]
     model.resume()

@@ -85,6 +85,11 @@ def test_invalid_device_or_limit_is_an_error_with_the_cure(client, given, messag
         WriteModel(client, **given)
 
 
+def test_directory_that_could_not_be_read_is_not_called_empty(new_model, client):
+    client.close()
+    assert new_model().devices.text == "the directory could not be read"
+
+
 def test_any_device_of_the_directory_can_be_picked(new_model, simulator, lights):
     simulator.add_device("sensor", endpoint_type="Sensor")
     model = new_model()

@@ -82,6 +82,13 @@ def respond(page: Page, changes: dict[str, Any]) -> None:
     page.evaluate("new Promise((end) => requestAnimationFrame(() => setTimeout(end)))")
 
 
+def test_table_has_one_line_below_its_last_row(page: Page) -> None:
+    borders = [
+        row.evaluate("cells => getComputedStyle(cells).borderBottomColor") for row in page.locator(".ag-row > *").all()
+    ]
+    assert borders[-1] == "rgba(0, 0, 0, 0)" != borders[0]
+
+
 def test_late_response_of_the_kernel_does_not_undo_a_later_change(page: Page) -> None:
     device = heading(page, "Device")
     device.click()
@@ -95,6 +102,26 @@ def test_late_response_of_the_kernel_does_not_undo_a_later_change(page: Page) ->
     respond(page, {"view": FleetView.from_dict({"sort_by": "status"}).to_dict()})
     expect(heading(page, "Status")).to_have_attribute("aria-sort", "ascending")
     expect(device).to_have_attribute("aria-sort", "none")
+
+
+def test_columns_that_do_not_fit_return_after_a_narrow_table_was_sorted(page: Page) -> None:
+    page.set_viewport_size({"width": 500, "height": 700})
+    expect(heading(page, "Last 24 h")).to_have_count(0)
+    heading(page, "Device").click()
+    wait_for(True, lambda: page.evaluate("window.views.at(-1)?.columns.includes('sparkline')"))
+    respond(page, {"view": page.evaluate("window.views.at(-1)")})
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("menuitemcheckbox", name="Stale").click()
+    expect(heading(page, "Stale")).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 700})
+    expect(heading(page, "Last 24 h")).to_be_visible()
+
+
+def test_heading_of_a_group_counts_the_rows_that_are_displayed(page: Page) -> None:
+    respond(page, {"view": FleetView.from_dict({"group_by": "status"}).to_dict()})
+    expect(page.get_by_role("button", name="In sync 2")).to_be_visible()
+    page.get_by_role("searchbox").fill("a")
+    expect(page.get_by_role("button", name="In sync 1")).to_be_visible()
 
 
 def checkbox(page: Page, name: str) -> Locator:

@@ -184,10 +184,10 @@ def test_the_page_shows_the_connection_of_a_device(visit: Visit) -> None:
     visit.sign_in(visit.server.key())
     connection = visit.page.locator(".page-connection")
     visit.choose("a-light")
-    expect(connection).to_contain_text("simulated · reachable · lifetime 86400 s · last contact ")
+    expect(connection).to_contain_text("simulated · reachable · lifetime 86,400 s · last contact ")
     visit.page.route("**/connection", change)
     visit.refresh()
-    words = "LwM2M 1.1 over CoAP with DTLS · binding U\\u202eQ · reachable · lifetime 86400 s · from [::1]:40000"
+    words = "LwM2M 1.1 over CoAP with DTLS · binding U\\u202eQ · reachable · lifetime 86,400 s · from [::1]:40000"
     expect(connection).to_contain_text(words)
     assert visit.wrong == []
 
@@ -489,6 +489,7 @@ def test_a_device_is_read_written_and_executed_with_responses_on_the_page(visit:
     visit.open("a-light", "Light Control · Dimmer")
     visit.press("Read")
     expect(visit.response).to_contain_text(re.compile("Read: \\d+ %, "))
+    expect(page.get_by_role("slider")).to_have_value(application.simulated_values(light)[LEVEL])
 
     typed = page.get_by_label("New value: a whole number from 0 to 100, in %", exact=True)
     typed.fill("140")

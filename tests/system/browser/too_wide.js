@@ -1,14 +1,15 @@
-// Returns the elements of a widget that are wider than their container, and the texts that are cut without a tooltip.
+// Returns the elements of a widget that are wider than their container, and the texts that are cut without a tooltip. Tables
+// that scroll sideways belong to them.
 widget => {
   const wrong = [];
   const described = element => `${element.tagName.toLowerCase()}.${element.getAttribute("class") ?? ""}`;
-  // Tables scroll sideways by themselves. Their cells and headings show cut texts in a tooltip of the table.
-  const isInTable = element => element.closest(".ag-root-wrapper") !== null;
+  // Cells and headings show cut texts in a tooltip of the table.
+  const isInTable = element => !element.matches(".ag-grid-viewport") && element.closest(".ag-root-wrapper") !== null;
   const isForScreenReaders = element => element.closest(".mirror-hidden, [class*='visually-hidden']") !== null;
   const right = widget.getBoundingClientRect().right;
   for (const element of widget.querySelectorAll("*")) {
     const style = getComputedStyle(element);
-    if (isInTable(element) || style.display === "inline" || !element.clientWidth) continue;
+    if (isInTable(element) || style.display === "inline" || !element.clientWidth || !element.checkVisibility()) continue;
     if (element.closest("svg, canvas, select, option") || style.clipPath !== "none") continue;
     const isOver = element.scrollWidth > element.clientWidth + 1;
     if (isOver && ["auto", "scroll"].includes(style.overflowX)) {

@@ -11,7 +11,7 @@ import { Menu } from "./menu";
 import { Notices } from "./notices";
 import { Legend, StatusText } from "./status";
 import { ValueField, type ValueForm } from "./value_field";
-import { WritePanel, type WriteState } from "./write_panel";
+import { WritePanel, sentence, type WriteState } from "./write_panel";
 import { zone } from "./zone";
 
 export interface Card {
@@ -71,14 +71,14 @@ const DEVICES: readonly GridColumn[] = [
 ];
 
 const RESOURCES: readonly GridColumn[] = [
-  { name: "name", heading: "Resource", width: 112 },
+  { name: "name", heading: "Resource", width: 112, least: 90 },
   { name: "value", heading: "Value", kind: "value", width: 88 },
-  { name: "desired", heading: "Desired", kind: "value", width: 76, isSparse: true, hint: "The desired value, if it differs from the reported one" },
-  { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 84 },
-  { name: "status", heading: "Status", kind: "status", width: 112 },
-  { name: "reported_at", heading: "Reported", kind: "age", width: 92 },
-  { name: "subscription", heading: "Subscription", width: 98, isSparse: true },
-  { name: "activity", heading: "Request", width: 80, isSparse: true },
+  { name: "desired", heading: "Desired", kind: "value", width: 76, rank: 2, isSparse: true, hint: "The desired value, if it differs from the reported one" },
+  { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 84, rank: 4 },
+  { name: "status", heading: "Status", kind: "status", width: 112, rank: 1 },
+  { name: "reported_at", heading: "Reported", kind: "age", width: 92, rank: 3 },
+  { name: "subscription", heading: "Subscription", width: 98, rank: 6, isSparse: true },
+  { name: "activity", heading: "Request", width: 80, rank: 5, isSparse: true },
   { name: "path", heading: "Path", width: 100, hidden: true },
 ];
 
@@ -113,11 +113,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
             zone={zone.value}
             clockAhead={state.clockAheadMs}
             empty={
-              state.isReadingDevices ? (
-                <Empty kind="loading" title="Reading the directory …" />
-              ) : (
-                <Empty title="The directory lists no device">A device appears here when it registers.</Empty>
-              )
+              <Empty kind={state.isReadingDevices ? "loading" : "empty"} title={sentence(state.devicesText)} />
             }
           />
         )}
@@ -127,7 +123,7 @@ export function Explorer({ bridge, onClose }: { bridge: Bridge<ExplorerState>; o
             <Device bridge={bridge} showsMinor={showsMinor} setShowsMinor={setShowsMinor} />
           ) : (
             <Empty kind={state.isReading ? "loading" : "empty"} title={state.deviceId === null ? "No device chosen" : state.title}>
-              {state.subtitle}
+              {sentence(state.subtitle)}
             </Empty>
           )}
         </div>
@@ -228,6 +224,7 @@ function Device({ bridge, showsMinor, setShowsMinor }: DeviceProps) {
         />
         <div class="mirror-bar">
           {minor > 0 && <Checkbox label={`Show ${count(minor, "resource")} without a value, or with a unit only`} isChecked={showsMinor} onChange={setShowsMinor} />}
+          {!state.detail && <span class="mirror-dim">Click a resource to see its history, and to read or write it.</span>}
           <Legend words={["Failed", "Drifting", "Pending", "Unconfirmed", "Never reported", "Stale"]} />
         </div>
       </div>
@@ -294,7 +291,7 @@ function Resource({ bridge, detail, row }: { bridge: Bridge<ExplorerState>; deta
           {activity}
         </p>
       )}
-      {row?.hints?.status && <p class="mirror-dim">{row.hints.status}</p>}
+      {row?.hints?.status && <p class="mirror-dim">{sentence(row.hints.status)}</p>}
       {!detail.isExecutable && <Past bridge={bridge} detail={detail} />}
       {detail.isWritable && (
         <form

@@ -62,16 +62,6 @@ export interface FleetState {
 
 const SEARCH_STORED_AFTER_MS = 500;
 const ATTRIBUTE = "attribute.";
-/* The widths of the container from which the usual view has these columns. The numbers of values go first, because the
-   status names the worst and the filters above the table count the devices. */
-const SPARKLINE_FROM = 800;
-const COUNTS_FROM = 700;
-const CONTACT_FROM = 450;
-/* The widths of the boxes and of the other columns of a narrow table: the rest is left for the names. */
-const BOXES_WIDTH = 36;
-const NARROW_STATUS = 122;
-const VALUE_WIDTH = 84;
-const CONTACT_WIDTH = 94;
 const OBVIOUS = / · Sensor Value$/;
 
 /** The word of a status by its name: "in_sync" is "In sync". */
@@ -82,21 +72,20 @@ export function wordOf(name: string): string {
 
 /** The columns of the table in the order of the view; those that the view leaves out are last and hidden.
 
-    The usual view leaves out columns in a narrow container of this width. */
-export function columnsOf({ view, resource, attributes, sparklineText }: FleetState, width = Infinity): GridColumn[] {
-  const rest = width - BOXES_WIDTH - NARROW_STATUS - VALUE_WIDTH - (width < CONTACT_FROM ? 0 : CONTACT_WIDTH);
-  const nameWidth = width < COUNTS_FROM ? Math.max(110, Math.min(rest, 200)) : 140;
+    In a narrow table the numbers of values go before the last contact, because the status names the worst and the filters
+    above the table count the devices. */
+export function columnsOf({ view, resource, attributes, sparklineText }: FleetState): GridColumn[] {
   const heading = resource === null ? "Value" : resource.replace(OBVIOUS, "");
   const all: GridColumn[] = [
-    { name: "name", heading: "Device", width: nameWidth, pinned: true },
-    { name: "status", heading: "Status", kind: "status", width: width < SPARKLINE_FROM ? NARROW_STATUS : 134, fixed: width >= SPARKLINE_FROM },
-    { name: "value", heading, kind: "value", width: VALUE_WIDTH, hint: `Last reported: ${resource ?? "the main value of the device"}` },
-    { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 76, hidden: width < SPARKLINE_FROM, hint: `Last 24 h: ${sparklineText}` },
-    { name: "last_contact", heading: "Last contact", kind: "age", width: CONTACT_WIDTH, hidden: width < CONTACT_FROM, hint: "When the device last sent anything" },
-    { name: "failed", heading: "Failed", kind: "count", hidden: width < COUNTS_FROM, width: 58, hint: "Writes that failed" },
-    { name: "drifting", heading: "Drifting", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Values that differ from the desired ones" },
-    { name: "pending", heading: "Pending", kind: "count", hidden: width < COUNTS_FROM, width: 66, hint: "Writes that have not ended" },
-    { name: "stale", heading: "Stale", kind: "count", hidden: width < COUNTS_FROM, width: 52, hint: "Values that are overdue" },
+    { name: "name", heading: "Device", width: 140, least: 76, pinned: true },
+    { name: "status", heading: "Status", kind: "status", width: 118, least: 100 },
+    { name: "value", heading, kind: "value", width: 84, rank: 1, hint: `Last reported: ${resource ?? "the main value of the device"}` },
+    { name: "sparkline", heading: "Last 24 h", kind: "sparkline", width: 76, rank: 4, hint: `Last 24 h: ${sparklineText}` },
+    { name: "last_contact", heading: "Last contact", kind: "age", width: 94, rank: 2, hint: "When the device last sent anything" },
+    { name: "failed", heading: "Failed", kind: "count", rank: 3, width: 58, hint: "Writes that failed" },
+    { name: "drifting", heading: "Drifting", kind: "count", rank: 3, width: 66, hint: "Values that differ from the desired ones" },
+    { name: "pending", heading: "Pending", kind: "count", rank: 3, width: 66, hint: "Writes that have not ended" },
+    { name: "stale", heading: "Stale", kind: "count", rank: 3, width: 52, hint: "Values that are overdue" },
     { name: "type", heading: "Type", width: 120, hidden: true },
     { name: "state", heading: "State", width: 100, hidden: true },
     ...attributes.map((name) => ({ name: ATTRIBUTE + name, heading: name, width: 110, hidden: true })),
@@ -119,8 +108,6 @@ export function Fleet({ bridge }: { bridge: Bridge<FleetState> }) {
   const word = view.status ? wordOf(view.status) : "";
   const shows = useMemo(() => (word ? (row: Row) => row.status === word : undefined), [word]);
   const side = useRef<HTMLDivElement>(null);
-  const whole = useRef<HTMLDivElement>(null);
-  const width = useWidth(whole);
   const openedId = state.explorer?.deviceId ?? null;
   useEffect(() => {
     if (openedId !== null) side.current?.scrollIntoView({ block: "nearest" });
@@ -128,7 +115,7 @@ export function Fleet({ bridge }: { bridge: Bridge<FleetState> }) {
   const change = (changes: Partial<FleetView>) => bridge.intent("change_view", changes as Record<string, string>);
   const rows = bridge.rows("devices");
   return (
-    <div class="mirror-stack mirror-fleet" ref={whole}>
+    <div class="mirror-stack mirror-fleet">
       <Notices texts={state.notices} onDismiss={() => bridge.intent("dismiss")} />
       <div class="mirror-head">
         <h3 class="mirror-title">Fleet</h3>
@@ -151,7 +138,7 @@ export function Fleet({ bridge }: { bridge: Bridge<FleetState> }) {
         <div class="mirror-stack">
           <Grid
             label="Fleet"
-            columns={columnsOf(state, width)}
+            columns={columnsOf(state)}
             rows={rows}
             selection="many"
             selected={selected}
@@ -198,18 +185,6 @@ export function Fleet({ bridge }: { bridge: Bridge<FleetState> }) {
       )}
     </div>
   );
-}
-
-/* The width of an element, rounded so that few changes render it again. */
-function useWidth(element: { current: HTMLElement | null }): number {
-  const [width, setWidth] = useState(Infinity);
-  useEffect(() => {
-    if (!element.current) return undefined;
-    const observer = new ResizeObserver(([entry]) => entry && setWidth(Math.floor(entry.contentRect.width / 50) * 50));
-    observer.observe(element.current);
-    return () => observer.disconnect();
-  }, []);
-  return width;
 }
 
 /* The search is immediate here. Python stores it a little later, as a part of the view. */

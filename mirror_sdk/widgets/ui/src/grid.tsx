@@ -53,12 +53,16 @@ export interface GridColumn {
   readonly kind?: ColumnKind;
   /** The width in pixels that its content needs; columns share the remaining space in proportion to these widths. */
   readonly width?: number;
+  /** The width to which it may shrink if no column with a rank is left: by default `width`, but at most 120. */
+  readonly least?: number;
+  /** A table that is too narrow hides the columns with the highest rank first. Those without a rank always stay. */
+  readonly rank?: number;
   /** Whether it keeps its width. */
   readonly fixed?: boolean;
   readonly sort?: "asc" | "desc";
   /** Whether it is hidden until the user chooses it in the column picker. */
   readonly hidden?: boolean;
-  /** Whether it stays at the left while the others scroll. */
+  /** Whether it stays at the left while the others scroll; otherwise it is as wide as there is space. */
   readonly pinned?: boolean;
   /** The tooltip of the heading. */
   readonly hint?: string;
@@ -139,6 +143,10 @@ const HEADER_HEIGHT = 32;
 const BORDERS = 4;
 const MOST_HEIGHT = 360;
 const SCROLLBAR = ".ag-body-horizontal-scroll";
+const BOXES = "ag-Grid-SelectionColumn";
+const BOXES_WIDTH = 36;
+/* The space of the vertical scrollbar, whether there is one or not. */
+const SCROLLBAR_WIDTH = 15;
 const AGES_RENEWED_MS = 10_000;
 /* Smaller changes of the clock wait until the ages are renewed. */
 const CLOCK_JUMP_MS = 1_000;
@@ -221,8 +229,12 @@ function textToCopy(value: unknown, column: GridColumn, zone: string): unknown {
   return value;
 }
 
+function comfortableWidth({ width = 120, fixed }: GridColumn): number {
+  return fixed ? width : Math.min(width, 120);
+}
+
 function definitionOf(column: GridColumn, zone: () => string, ahead: () => number): ColDef<Row> {
-  const { name, heading, kind = "text", width, fixed, sort, hidden, pinned, hint, isSparse } = column;
+  const { name, heading, kind = "text", width, fixed, sort, hidden, hint, isSparse } = column;
   const isRight = NUMERIC.has(kind) || kind === "value";
   const tones = TONES.map((tone) => [`mirror-tone-${tone}`, (cell: { data?: Row }) => cell.data?.tones?.[name] === tone] as const);
   const definition: ColDef<Row> = {
@@ -234,7 +246,6 @@ function definitionOf(column: GridColumn, zone: () => string, ahead: () => numbe
     comparator: compare,
     sort: sort ?? null,
     hide: hidden ?? false,
-    initialPinned: pinned ? "left" : undefined,
     filter: NUMERIC.has(kind) ? "agNumberColumnFilter" : "agTextColumnFilter",
     filterValueGetter: ({ data }) => (NUMERIC.has(kind) ? data?.[name] : textOf(data?.[name], column, zone(), ahead())),
     getQuickFilterText: ({ value }) => textOf(value, column, zone(), ahead()),
@@ -246,7 +257,8 @@ function definitionOf(column: GridColumn, zone: () => string, ahead: () => numbe
     cellClass: isRight || TIMES.has(kind) ? `mirror-figures${isRight ? " ag-right-aligned-cell" : ""}` : "",
     headerClass: isRight ? "ag-right-aligned-header" : "",
     cellClassRules: Object.fromEntries(tones),
-    ...((fixed || pinned) && width ? { width, minWidth: width } : { flex: width ?? 120, minWidth: Math.min(width ?? 120, 120) }),
+    ...(fixed && width ? { width } : { flex: width ?? 120 }),
+    minWidth: column.least ?? comfortableWidth(column),
   };
   if (kind === "status") definition.cellRenderer = statusCell;
   if (kind === "sparkline") {
@@ -300,8 +312,11 @@ class GridView {
   /* The selection of the user that has not come back as `selected`; null if there is none. */
   #awaited: string | null = null;
   #patience: ReturnType<typeof setTimeout> | undefined;
+  /* The columns that are hidden because the table is too narrow, and those that the user wanted to see nevertheless. */
+  #dropped: ReadonlySet<string> = new Set();
+  readonly #picked = new Set<string>();
 
-  constructor(box: HTMLElement, props: GridProps, private readonly changed: () => void) {
+  constructor(private readonly box: HTMLElement, props: GridProps, private readonly changed: () => void) {
     this.props = props;
     this.#rows = props.rows;
     this.api = createGrid(box, this.options());
@@ -309,6 +324,7 @@ class GridView {
     this.#known = new Set(this.#rows.all.map(({ key }) => key));
     this.#endListening = this.#rows.listen((change) => this.show(change));
     this.#timer = setInterval(() => this.renewAges(), AGES_RENEWED_MS);
+    this.fit();
     this.select();
   }
 
@@ -344,7 +360,7 @@ class GridView {
               enableClickSelection: clickSelects,
               isRowSelectable: ({ data }: IRowNode<Row>) => !isGroup(data),
             } as GridOptions<Row>["rowSelection"],
-            selectionColumnDef: { pinned: "left", width: 36, minWidth: 36, resizable: false },
+            selectionColumnDef: { pinned: "left", width: BOXES_WIDTH, minWidth: BOXES_WIDTH, resizable: false },
           }),
       quickFilterText: this.props.search ?? "",
       alwaysPassFilter: ({ data }) => isGroup(data),
@@ -363,6 +379,7 @@ class GridView {
       // Otherwise keys go to the page while rows change below the focus.
       suppressScrollOnNewData: true,
       onModelUpdated: () => this.changed(),
+      onFilterChanged: () => this.renewGroups(),
       onColumnVisible: (event) => this.layoutChanged(event),
       onColumnMoved: (event) => this.layoutChanged(event),
       onSortChanged: (event) => this.layoutChanged(event),
@@ -524,8 +541,30 @@ class GridView {
     this.changed();
   }
 
+  /** Hide the columns with the highest ranks until the others fit. Only if they still scroll, the pinned ones are pinned. */
+  fit(): void {
+    const width = this.box.clientWidth;
+    if (!width) return;
+    const columns = this.props.columns.filter(({ name }) => this.#dropped.has(name) || this.api.getColumn(name)?.isVisible());
+    const room = width - SCROLLBAR_WIDTH - (this.props.selection === "many" ? BOXES_WIDTH : 0);
+    const total = (parts: readonly GridColumn[], widthOf: (column: GridColumn) => number) => parts.reduce((sum, one) => sum + widthOf(one), 0);
+    const rankOf = ({ name, rank = 0 }: GridColumn) => (this.#picked.has(name) ? 0 : rank);
+    let kept = columns;
+    while (total(kept, comfortableWidth) > room && kept.some(rankOf)) {
+      const highest = Math.max(...kept.map(rankOf));
+      kept = kept.filter((column) => rankOf(column) < highest);
+    }
+    const isTooWide = total(kept, (column) => column.least ?? comfortableWidth(column)) > room;
+    this.#dropped = new Set(columns.filter((column) => !kept.includes(column)).map(({ name }) => name));
+    const state = columns.map(({ name, pinned }) => ({ colId: name, hide: this.#dropped.has(name), pinned: pinned && isTooWide ? ("left" as const) : null }));
+    this.api.applyColumnState({ state });
+  }
+
   setVisible(name: string, isVisible: boolean): void {
+    if (isVisible) this.#picked.add(name);
+    else this.#picked.delete(name);
     this.api.setColumnsVisible([name], isVisible);
+    this.fit();
     this.layoutChanged({ source: "picker" });
   }
 
@@ -533,7 +572,7 @@ class GridView {
     this.changed();
     // Dragging a column moves it many times.
     if (!finished || !this.props.onLayout || !LAYOUT_SOURCES.has(source)) return;
-    const columns = this.api.getAllDisplayedColumns().map((column) => column.getColId());
+    const columns = this.api.getAllGridColumns().filter((column) => column.isVisible() || this.#dropped.has(column.getColId())).map((column) => column.getColId());
     const sorted = this.api.getColumnState().find(({ sort }) => sort);
     const layout = {
       columns: columns.filter((name) => !name.startsWith("ag-Grid")),
@@ -561,8 +600,11 @@ class GridView {
     this.props = props;
     if (JSON.stringify(before.columns) !== JSON.stringify(props.columns) && !this.isOutdated(props.columns)) {
       this.api.setGridOption("columnDefs", props.columns.map((column) => definitionOf(column, () => this.zone, () => this.props.clockAhead ?? 0)));
-      const state = props.columns.map(({ name, hidden, sort }) => ({ colId: name, hide: hidden ?? false, sort: sort ?? null }));
+      const boxes = props.selection === "many" ? [{ colId: BOXES }] : [];
+      const state = [...boxes, ...props.columns.map(({ name, hidden, sort }) => ({ colId: name, hide: hidden ?? false, sort: sort ?? null }))];
       this.api.applyColumnState({ state, applyOrder: true });
+      this.#dropped = new Set();
+      this.fit();
     }
     if (before.group !== props.group) {
       this.#folded.clear();
@@ -688,9 +730,12 @@ export function Grid(props: GridProps) {
     const scrollbar = new ResizeObserver(changed);
     const bar = box.current.querySelector(SCROLLBAR);
     if (bar) scrollbar.observe(bar);
+    const width = new ResizeObserver(() => made.fit());
+    width.observe(box.current);
     renew((times) => times + 1);
     return () => {
       scrollbar.disconnect();
+      width.disconnect();
       box.current?.removeEventListener("copy", copy);
       view.current = null;
       made.close();

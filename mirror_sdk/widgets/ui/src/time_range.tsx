@@ -60,7 +60,7 @@ export function zoneChoices(zone: string): Choice[] {
   const known = Intl.supportedValuesOf("timeZone").filter((name) => name !== "UTC" && name !== own);
   const first = [
     { value: "UTC", label: "UTC" },
-    { value: "", label: `${own === "UTC" ? "Browser" : own} (this browser)` },
+    { value: "", label: `${own} (this browser)` },
   ];
   const rest = known.map((name) => ({ value: name, label: name }));
   return zone && zone !== "UTC" && !known.includes(zone) ? [...first, { value: zone, label: zone }, ...rest] : [...first, ...rest];

@@ -9,6 +9,8 @@ export interface ValueForm {
   readonly unit?: string;
   readonly range?: readonly [number, number] | null;
   readonly placeholder?: string;
+  /** Where the slider is while no number is entered. */
+  readonly current?: number | null;
 }
 
 export interface ValueFieldProps {
@@ -39,7 +41,7 @@ export function ValueField({ label, form, value, problem, onChange, onFile }: Va
           aria-label={`${label}, slider`}
           min={form.range[0]}
           max={form.range[1]}
-          value={Number.isFinite(Number(entry)) && entry !== "" ? Number(entry) : form.range[0]}
+          value={Number.isFinite(Number(entry)) && entry !== "" ? Number(entry) : (form.current ?? form.range[0])}
           onInput={({ currentTarget }) => onChange(currentTarget.value)}
         />
       )}

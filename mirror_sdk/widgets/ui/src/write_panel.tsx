@@ -53,17 +53,17 @@ interface Problem {
 
 const DEVICE_COLUMNS: readonly GridColumn[] = [
   { name: "device", heading: "Device", width: 180 },
-  { name: "type", heading: "Type", width: 90 },
-  { name: "state", heading: "State", width: 100 },
+  { name: "type", heading: "Type", width: 90, rank: 1 },
+  { name: "state", heading: "State", width: 100, rank: 2 },
 ];
 const WRITE_COLUMNS: readonly GridColumn[] = [
   { name: "device", heading: "Device", width: 150, pinned: true },
   { name: "status", heading: "Status", kind: "status", width: 100 },
-  { name: "before", heading: "Before", kind: "value", width: 100 },
+  { name: "before", heading: "Before", kind: "value", width: 100, rank: 1 },
   { name: "requested", heading: "After", kind: "value", width: 90 },
   { name: "reason", heading: "Why", width: 300 },
-  { name: "waits", heading: "Waits", width: 75, hint: "How long the write may wait for its device" },
-  { name: "undo", heading: "Undo", width: 65, hint: "Whether the value before can be written again" },
+  { name: "waits", heading: "Waits", width: 75, rank: 3, hint: "How long the write may wait for its device" },
+  { name: "undo", heading: "Undo", width: 65, rank: 2, hint: "Whether the value before can be written again" },
 ];
 const NAMED_DEVICES = 6;
 const BUFFER = 0x8000;
@@ -241,7 +241,7 @@ function Writes({ bridge, state }: Part) {
   );
 }
 
-function sentence(text: string): string {
+export function sentence(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 

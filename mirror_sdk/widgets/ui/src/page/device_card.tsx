@@ -134,7 +134,7 @@ function ConnectionText({ connection }: { connection: Connection | null }) {
     protocolText(connection),
     binding && `binding ${visible(binding)}`,
     reachable ? "reachable" : "not reachable now",
-    `lifetime ${lifetime} s`,
+    `lifetime ${lifetime.toLocaleString("en")} s`,
     address && `from ${visible(address)}`,
   ];
   return (

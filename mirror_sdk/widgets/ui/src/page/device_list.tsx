@@ -1,7 +1,7 @@
 /** The devices, with their statuses and live values. */
 
 import { computed } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Row } from "../bridge";
 import { Select } from "../controls";
 import { Empty } from "../empty";
@@ -9,27 +9,21 @@ import { Grid, type GridColumn } from "../grid";
 import { useStore, zone } from "./context";
 import { meets } from "./fleet";
 import { visible } from "./names";
-import { layout } from "./layout";
 
 const STATES = ["registered", "deregistered"];
 
-/** Below this width, the list leaves out the last contact. */
-const TIGHT_PIXELS = 480;
-
-function columnsFor(isTight: boolean): GridColumn[] {
-  return [
-    { name: "name", heading: "Device", width: isTight ? 134 : 150, sort: "asc" },
-    { name: "status", heading: "Status", kind: "status", width: 134, fixed: true },
-    { name: "value", heading: "Value", kind: "value", width: isTight ? 68 : 75, hint: "The main value of the device" },
-    { name: "last_contact", heading: "Last contact", kind: "age", width: 100, fixed: true, hidden: isTight },
-    { name: "failed", heading: "Failed", kind: "count", width: 70, hidden: true },
-    { name: "drifting", heading: "Drifting", kind: "count", width: 70, hidden: true },
-    { name: "pending", heading: "Pending", kind: "count", width: 70, hidden: true },
-    { name: "stale", heading: "Stale", kind: "count", width: 70, hidden: true },
-    { name: "type", heading: "Type", width: 100, hidden: true },
-    { name: "state", heading: "State", width: 100, hidden: true },
-  ];
-}
+const COLUMNS: readonly GridColumn[] = [
+  { name: "name", heading: "Device", width: 150, sort: "asc" },
+  { name: "status", heading: "Status", kind: "status", width: 118, least: 100 },
+  { name: "value", heading: "Value", kind: "value", width: 75, hint: "The main value of the device" },
+  { name: "last_contact", heading: "Last contact", kind: "age", width: 100, rank: 1 },
+  { name: "failed", heading: "Failed", kind: "count", width: 70, hidden: true },
+  { name: "drifting", heading: "Drifting", kind: "count", width: 70, hidden: true },
+  { name: "pending", heading: "Pending", kind: "count", width: 70, hidden: true },
+  { name: "stale", heading: "Stale", kind: "count", width: 70, hidden: true },
+  { name: "type", heading: "Type", width: 100, hidden: true },
+  { name: "state", heading: "State", width: 100, hidden: true },
+];
 
 export function DeviceList({ onChoose }: { onChoose: () => void }) {
   const store = useStore();
@@ -44,15 +38,8 @@ export function DeviceList({ onChoose }: { onChoose: () => void }) {
     };
     return () => void (store.visibleDevices = () => new Set());
   }, [store]);
-  const [isTight, setTight] = useState(layout.peek() === "narrow");
-  useEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setTight((entry?.contentRect.width ?? 0) < TIGHT_PIXELS));
-    if (whole.current) observer.observe(whole.current);
-    return () => observer.disconnect();
-  }, []);
   const chosen = store.chosen.value;
   const selected = useMemo(() => (chosen === null ? [] : [chosen]), [chosen]);
-  const columns = useMemo(() => columnsFor(isTight), [isTight]);
   const shows = useMemo(() => (row: Row) => meets(row, { ...filters, name: "" }), [filters.type, filters.state]);
   const open = (deviceId: string): void => {
     store.choose(deviceId);
@@ -65,7 +52,7 @@ export function DeviceList({ onChoose }: { onChoose: () => void }) {
       </h2>
       <Grid
         label="Devices"
-        columns={columns}
+        columns={COLUMNS}
         rows={fleet.rows}
         selection="one"
         selected={selected}

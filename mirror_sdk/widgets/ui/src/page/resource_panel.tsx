@@ -6,7 +6,7 @@ import { ValueField } from "../value_field";
 import { useStore } from "./context";
 import { RequestError } from "./http";
 import { type Finding, findingOf, markOf } from "./marks";
-import { declaredFor, mayBe } from "./objects";
+import { declaredFor, mayBe, numberOf } from "./objects";
 import { RequestText } from "./parts";
 import { ResourceChart } from "./resource_chart";
 import { expected, readTyped } from "./typed";
@@ -125,7 +125,7 @@ function WriteForm({ resource, unit }: PanelProps) {
         ) : (
           <ValueField
             label={label}
-            form={{ type: declared?.type ?? "string", range: declared?.range ?? null }}
+            form={{ type: declared?.type ?? "string", range: declared?.range ?? null, current: numberOf(resource.reported.value, path) }}
             value={text}
             onChange={(value) => setText(String(value))}
           />

@@ -133,7 +133,7 @@ function ResourceItem({ resource, resources, isStale }: ItemProps) {
           {subscribed && <span class="page-subscribed" title="The mirror receives each change of this value"> subscribed</span>}
         </span>
         <span class="page-resource-value">
-          {isAction(resource) ? <span class="mirror-dim">action</span> : <Value payload={reported.value} path={path} unit={unit} contentType={reported.content_type} />}
+          {isAction(resource) ? <span class="mirror-dim">executable</span> : <Value payload={reported.value} path={path} unit={unit} contentType={reported.content_type} />}
         </span>
         <span class="page-resource-age mirror-dim">
           <Age at={reported.reported_at} />
