@@ -10,11 +10,18 @@ if TYPE_CHECKING:
     from mirror_sdk.widgets.explorer import Explorer
     from mirror_sdk.widgets.fleet_table import FleetTable
     from mirror_sdk.widgets.watcher import EventWatcher
+    from mirror_sdk.widgets.widget import report
     from mirror_sdk.widgets.write_panel import WritePanel
 
-__all__ = ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
+__all__ = ["EventWatcher", "Explorer", "FleetTable", "WritePanel", "report"]
 
-_MODULES = {"EventWatcher": "watcher", "Explorer": "explorer", "FleetTable": "fleet_table", "WritePanel": "write_panel"}
+_MODULES = {
+    "EventWatcher": "watcher",
+    "Explorer": "explorer",
+    "FleetTable": "fleet_table",
+    "WritePanel": "write_panel",
+    "report": "widget",
+}
 
 if not TYPE_CHECKING:  # else mypy would accept any attribute name
 

@@ -375,11 +375,7 @@ class MirrorWidget(LazyModule):
         >>> FleetTable(client, live=False).to_html(folder / "fleet.html").name
         'fleet.html'
         """
-        with self._live.lock:
-            content = static.page(type(self).__name__, self._static_body()())
-        written = Path(file)
-        written.write_text(content, encoding="utf-8")
-        return written
+        return report(file, self, title=type(self).__name__)
 
     def _update_copy(self, *, update: bool = True) -> None:
         """Update the copy in the notebook, if the widget is displayed and its model changed."""
@@ -406,6 +402,36 @@ class MirrorWidget(LazyModule):
         title = f"<p><b>{escape(f'{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC')}</b></p>"
         parts = [title, *self._static_html()]
         return lambda: _without_surrogates("".join(part if isinstance(part, str) else part() for part in parts))
+
+
+def report(file: str | os.PathLike[str], *widgets: MirrorWidget, title: str = "Report") -> Path:
+    """Write the content of widgets to one HTML file that opens offline and in any browser. It replaces the file.
+
+    Args:
+        file: The file.
+        widgets: The widgets, in the order of the page.
+        title: The title of the page.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: The file cannot be written.
+        TypeError: One of ``widgets`` is not a widget of this package.
+
+    >>> from mirror_sdk.widgets import EventWatcher, FleetTable, report
+    >>> report(folder / "day.html", FleetTable(client, live=False), EventWatcher(client, live=False)).name
+    'day.html'
+    """
+    bodies = []
+    for widget in widgets:
+        if not isinstance(widget, MirrorWidget):
+            raise TypeError(f"report() takes widgets after the file, got {widget!r}")
+        with widget._live.lock:
+            bodies.append(widget._static_body()())
+    written = Path(file)
+    written.write_text(static.page(title, "".join(bodies)), encoding="utf-8")
+    return written
 
 
 def _without_surrogates(text: str) -> str:

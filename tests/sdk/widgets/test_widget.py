@@ -20,7 +20,7 @@ from widget_elements import do
 from mirror_sdk import MirrorClient
 from mirror_sdk._formatting import MISSING
 from mirror_sdk.frames import DriftKind
-from mirror_sdk.widgets import Explorer, FleetTable, static
+from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, report, static
 from mirror_sdk.widgets.lazy_module import MODULE
 from mirror_sdk.widgets.live import CALLS_AT_ONCE, Live
 from mirror_sdk.widgets.models.model import Model
@@ -261,6 +261,16 @@ def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient
     assert content.startswith("<!doctype html>")
     assert content.count("FleetTable, as of ") == 1
     assert "http" not in content
+
+
+def test_report_contains_several_widgets(client: MirrorClient, tmp_path: Path) -> None:
+    fleet, watcher = FleetTable(client, live=False), EventWatcher(client, live=False)
+    content = report(tmp_path / "day.html", fleet, watcher, title="<Monday>").read_text(encoding="utf-8")
+    assert "<title>&lt;Monday&gt;</title>" in content
+    assert content.index("FleetTable, as of ") < content.index("EventWatcher, as of ")
+    with pytest.raises(TypeError, match=r"report\(\) takes widgets after the file, got 'day.html'"):
+        report(tmp_path / "other.html", "day.html")
+    assert not (tmp_path / "other.html").exists()
 
 
 def test_static_table_escapes_texts_and_says_how_many_rows_are_missing() -> None:
