@@ -100,7 +100,10 @@ def warn_if_empty(named: Sequence[object], argument: str) -> None:
         EmptyTableWarning: The table has no rows.
     """
     if not named:
-        warn(f"{argument}: the table has no rows, so it selects no device", EmptyTableWarning)
+        warn(
+            f"{argument}: the table has no rows, so it selects no device; check the filter of the table",
+            EmptyTableWarning,
+        )
 
 
 def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | None]) -> None:
@@ -175,4 +178,4 @@ def _check_texts(column: pd.Series, argument: str) -> None:
         )
     wrong = next((one for one in column if not isinstance(one, str)), None)
     if wrong is not None:
-        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string")
+        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string; convert the column to strings")

@@ -93,7 +93,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     except httpx.InvalidURL as exc:
         raise ConfigError(f"{name} is not an address ({exc}); {cure}") from exc
     if url.userinfo or url.query or url.fragment:
-        raise ConfigError(f"{name} must be an address alone, without user name, query or fragment; {cure}")
+        raise ConfigError(f"{name} must be only an address, without user name, query or fragment; {cure}")
     if not url.scheme:
         url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
     is_http = url.scheme in {"http", "https"} and bool(url.host) and (url.port or 0) <= _HIGHEST_PORT

@@ -57,7 +57,8 @@ def setting(
         help_: The help text of the option.
         option: The option's name, if it differs from the name of the field.
         commands: The commands that have the option.
-        settings: Further arguments of ``click.option``; ``default`` is the default as written on the command line.
+        settings: Further arguments of ``click.option``. Among them, pass ``default`` only if the option shows the
+            default value in another form, such as ``24h``.
     """
     return field(default=default, metadata={_OPTION: _Option(commands, option, {"help": help_, **settings})})
 

@@ -717,7 +717,7 @@ def setting_classes() -> list[type]:
 
 
 def load_for_commands() -> Extensions:
-    """Load the extensions for commands on a database, including those that a server leaves out for a missing package.
+    """Load the extensions for commands on a database, including those that a server omits because a package is missing.
 
     So their stored data is checked and erased too.
 

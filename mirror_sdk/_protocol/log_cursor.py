@@ -13,7 +13,7 @@ from datetime import datetime
 from mirror_sdk._formatting import visible_line
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.operation_base import Operation
+from mirror_sdk._protocol.operation_base import CHECK_ADDRESS, Operation
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import (
     APIError,
@@ -90,10 +90,13 @@ class LogCursor:
             UnexpectedResponse: These entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
-            raise UnexpectedResponse(f"a poll after entry {self.position} returned entry {poll.cursor} again")
+            raise UnexpectedResponse(
+                f"requested entries after {self.position}, but the service returned entry {poll.cursor} again;"
+                f" {CHECK_ADDRESS}"
+            )
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
+            raise UnexpectedResponse(f"the service returned invalid entries: {visible_line(fault)}; {CHECK_ADDRESS}")
         # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None

@@ -130,6 +130,10 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
     return read
 
 
+CHECK_ADDRESS = "check that base_url is the address of a mirror"
+"""The remedy in errors about a response that no mirror sends."""
+
+
 def elsewhere(headers: Mapping[str, str]) -> str:
     """Return the content type of a response that is not of this interface, and the likely reason."""
     found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])

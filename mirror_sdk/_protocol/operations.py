@@ -22,7 +22,14 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import closest, text, type_name
 from mirror_sdk._formatting import visible_line
-from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._protocol.operation_base import (
+    CHECK_ADDRESS,
+    HTTPResponse,
+    Operation,
+    first_fault,
+    read_error_body,
+    read_json,
+)
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedResponse, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
@@ -739,7 +746,9 @@ def _read_uri_list(response: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedResponse(f"the response is not a list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(
+            f"the response is not a list of resource paths: {visible_line(str(exc))}; {CHECK_ADDRESS}"
+        ) from exc
     return paths
 
 
@@ -781,7 +790,9 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _require_device(requested: str | None, found: str) -> None:
     if found != requested:
-        raise UnexpectedResponse(f"requested device {_quoted(requested)}, but the response is about {_quoted(found)}")
+        raise UnexpectedResponse(
+            f"requested device {_quoted(requested)}, but the response is about {_quoted(found)}; {CHECK_ADDRESS}"
+        )
 
 
 def _quoted(text: object) -> str:
@@ -797,7 +808,10 @@ def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
     body = _read_object(response.content) if response.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedResponse(f"submitted request {async_id!r}, but the response is about {_quoted(named)}")
+        raise UnexpectedResponse(
+            f"submitted request {async_id!r}, but the response is about {_quoted(named)}; list its requests with"
+            " client.requests.list() before you send it again"
+        )
     return Accepted(
         at=read_instant(response.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(response.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -834,14 +848,15 @@ def _read_poll(after: int | None, response: HTTPResponse) -> Poll:
     cursor = response.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
         raise UnexpectedResponse(
-            f"the response to a poll has no {routes.CURSOR_HEADER}; this service has no notification log"
+            f"the response to a poll has no {routes.CURSOR_HEADER}, so this service has no notification log;"
+            f" {CHECK_ADDRESS}, or use a webhook"
         )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
         raise UnexpectedResponse(
             f"the response to a poll ends at entry {cursor[: routes.MAX_SEQ_DIGITS]}..., which has too many digits"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}")
+        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}; {CHECK_ADDRESS}")
     message = _read_object(response.content) if response.status_code != 204 else {}
     return Poll(
         int(cursor),
@@ -855,9 +870,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedResponse(f"the response is not JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is not JSON: {exc}; {CHECK_ADDRESS}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
+        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not a JSON object; {CHECK_ADDRESS}")
     return message
 
 

@@ -231,7 +231,7 @@ def write(
 ) -> None:
     """Write a VALUE to PATH of a DEVICE, and wait until the device has accepted it.
 
-    Write two dashes before a VALUE that begins with a dash and is not a number.
+    If VALUE begins with a dash and is not a number, put -- before it as a separate word.
 
     \b
       mirror write light-01 /3311/0/5850 on
@@ -256,7 +256,7 @@ def write(
 def execute(device: str, path: str, argument: str | None, timeout: float | None, expiry_seconds: int | None) -> None:
     """Execute the resource at PATH of a DEVICE, with an optional ARGUMENT, and wait until the device has executed it.
 
-    Write two dashes before an ARGUMENT that begins with a dash and is not a number.
+    If ARGUMENT begins with a dash and is not a number, put -- before it as a separate word.
 
     \b
       mirror execute light-01 /3/0/4

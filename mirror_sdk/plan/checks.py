@@ -139,7 +139,10 @@ ReadResources = tuple[datetime, Mapping[str, Resource]]
 
 
 def resources_at(paths: Collection[str], device: DeviceObject) -> ReadResources:
-    """Return when a device was read, and its resources at these paths: all those of a fleet need too much memory."""
+    """Return when a device was read, and its resources at these paths.
+
+    To keep all resources of a fleet would need too much memory.
+    """
     return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
 
 

@@ -154,7 +154,9 @@ def read_snapshot(
     _check_end(request, end)
     for announced in (end.device_count, total):
         if announced is not None and announced != read.received:
-            raise UnexpectedResponse(f"the snapshot has {read.received} devices but announces {announced}")
+            raise UnexpectedResponse(
+                f"the snapshot has {read.received} devices but announces {announced}; request it again"
+            )
     with limit.checking():
         taken_at = write_timestamp(end.taken_at)
     return SnapshotResult(

@@ -95,10 +95,9 @@ def as_float(number: object) -> float | None:
 
 
 def is_integer_for_float(content: bytes) -> bool:
-    """Whether the bytes of a declared float look like an integer, as some clients write a float without its fraction.
+    """Return whether the bytes of a declared float look like an integer: some clients omit the fraction of a float.
 
-    The two cannot be distinguished for certain, and the fraction is lost, so such bytes are not read as either of them.
-    Zero is the same in both.
+    An integer and a float can have the same bytes, so such bytes are read as neither. Zero is the same in both.
     """
     if len(content) not in _FLOAT_FORMATS:
         return len(content) in _INTEGER_SIZES

@@ -271,7 +271,7 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
 
 
 def test_a_request_to_a_full_queue_is_rejected(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """``QUEUE_IS_FULL``: 20 commands wait for one device."""
+    """``QUEUE_IS_FULL``: 20 requests wait for one device."""
     simulator.set_online(light, False)
     for _ in range(20):
         service.begin(light, "GET", TEMPERATURE)

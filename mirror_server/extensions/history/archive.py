@@ -80,7 +80,9 @@ class Archive:
         try:
             self._files, self._root = fsspec.core.url_to_fs(location)
         except (ImportError, ValueError) as error:
-            raise ValueError(f"cannot open the archive {redacted(location)}: {error}") from error
+            raise ValueError(
+                f"cannot open the archive {redacted(location)}: {error}; pass a folder, or a URL that fsspec can open"
+            ) from error
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:

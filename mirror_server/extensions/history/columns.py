@@ -86,7 +86,7 @@ def is_one_of(column: pa.DictionaryArray, *words: str) -> Flags:
 
 
 def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the value of each row's word. The last of the values is for rows without a word."""
+    """Return the element of ``values`` for the dictionary index of each row. Null rows get its last element."""
     indices = column.indices.fill_null(len(column.dictionary))
     codes = np.frombuffer(indices.buffers()[1], np.int32, len(indices), indices.offset * 4)
     row_values: npt.NDArray[Any] = values[codes]
@@ -94,7 +94,7 @@ def of_words(column: pa.DictionaryArray, values: npt.NDArray[Any]) -> npt.NDArra
 
 
 def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the column without the words that no row has."""
+    """Return the column without the dictionary entries that no row has."""
     codes = of_words(column, np.arange(len(column.dictionary) + 1, dtype=np.int32))
     is_used = np.zeros(len(column.dictionary) + 1, np.bool_)
     is_used[codes] = True

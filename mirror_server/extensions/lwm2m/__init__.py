@@ -1,4 +1,4 @@
-"""Real devices by LwM2M 1.0 and 1.1 over CoAP, with and without DTLS: setup, keys, network, monitoring."""
+"""Real devices that speak LwM2M 1.0 or 1.1 over CoAP, with and without DTLS: setup, keys, network, monitoring."""
 
 # Read ``backend`` first, then ``server``, ``registration_handler`` and ``device_session``.
 # ``coap`` is the transport below them.

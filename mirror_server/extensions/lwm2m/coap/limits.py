@@ -11,7 +11,7 @@ class Tuning:
     """Timeouts and retransmissions.
 
     With three retransmissions, an attempt ends after 30 to 45 s, so a command ends long before the service's limit of
-    120 s. Four transmissions reach a device that loses every second datagram in 15 of 16 cases. The four
+    120 s. If half of all datagrams are lost, at least one of four transmissions arrives in 15 of 16 cases. The four
     retransmissions of RFC 7252 would take up to 93 s.
 
     Attributes:
@@ -23,8 +23,8 @@ class Tuning:
             the 2 s after which the device would retransmit it.
         response_seconds: The time limit for a request with all its blocks.
         exchange_lifetime_seconds: How long a request is remembered, so that a duplicate is not handled twice. A device
-            retransmits for at most 93 s. RFC 7252 adds 154 s for slow networks. In that time, a device that restarted
-            and reuses its message ids would get the response to an earlier request.
+            retransmits for at most 93 s. RFC 7252 adds 154 s for slow networks. This server does not: within that time,
+            a device that restarted and reuses message ids would get the response to an earlier request.
         handshake_seconds: The time limit for a DTLS handshake of :mod:`mirror_server.extensions.lwm2m.device`.
     """
 

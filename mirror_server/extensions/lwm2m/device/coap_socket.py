@@ -197,7 +197,7 @@ class _DtlsSession:
         if not self._connected.done():
             raise NoResponse(
                 f"the DTLS handshake did not complete within {seconds:g} s: the server does not know this identity or "
-                "key, or does not listen there"
+                "key, or does not listen there; check the key, the identity and the address"
             )
         self._connected.result()
 
