@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 
 
 class MirrorClient(WithAttributeSuggestions):
-    """A client of a device state mirror. Any number of threads may use one client at once.
+    """A client of a device state mirror.
+
+    Any number of threads may use the client at the same time.
 
     Where to find things::
 
@@ -115,11 +117,11 @@ class MirrorClient(WithAttributeSuggestions):
 
     A string of 32 hexadecimal digits is an id and needs no request. The client looks up any other string in the
     directory, all names of a list together. An id takes precedence over a name. If several devices have the same name,
-    the client uses the one that is registered. If a call only reads the mirror, the client caches the id for 30
-    seconds. Calls that send a request to a device or subscribe look up the name every time, so that a write never
-    reaches the device that had the name before. A string that names no device raises :class:`UnknownDevice`, a
-    :class:`NotFound` that lists similar names. If several devices have the name, and none or several of them are
-    registered, the call raises :class:`AmbiguousName`, which lists their ids.
+    the client uses the registered device. If a call only reads the mirror, the client caches the id for 30 seconds.
+    Calls that send a request to a device or subscribe look up the name every time, so that a write never reaches the
+    device that had the name before. A string that names no device raises :class:`UnknownDevice`, a :class:`NotFound`
+    that lists similar names. If several devices have the name, and none or several of them are registered, the call
+    raises :class:`AmbiguousName`, which lists their ids.
 
     In the examples ``light`` and ``station`` are devices, ``simulator`` is a :class:`Simulator` and ``folder`` a
     ``Path``.
@@ -371,13 +373,13 @@ class MirrorClient(WithAttributeSuggestions):
             timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
             if_match: The resource, desired value or revision that you expect. The service rejects the write if it has
-                accepted another one in the meantime, or if the status of the last one has changed.
+                accepted another write in the meantime, or if the status of the last write has changed.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
-            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
+            PreconditionFailed: The desired value differs from ``if_match``. Nothing was sent to the device.
             WriteRejected: The device rejects the write.
             DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
             WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
@@ -431,7 +433,7 @@ class MirrorClient(WithAttributeSuggestions):
     def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """Subscribe to a resource, or to those in a table, so that their values arrive as events.
+        """Subscribe to a resource, or to the resources in a table. Their values then arrive as events.
 
         A full registration of the device ends the subscription. A rule lasts; see ``client.subscriptions.rules``.
 
@@ -494,9 +496,9 @@ class MirrorClient(WithAttributeSuggestions):
             value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, instead of the table's ``path``.
-            if_match: Whether to write each value only while the desired value is still the one in the table, according
-                to its ``desired_revision``. If the resource has been written since then, the row is rejected with the
-                check ``changed`` and the current value, here or in ``apply()``; the others are written.
+            if_match: Whether to write a value only if the desired value has not changed since the table was read. The
+                column ``desired_revision`` shows this. If the resource has been written since then, the row is rejected
+                with the check ``changed`` and the current value, here or in ``apply()``; the others are written.
             read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
                 undone. Each read waits 20 s for its device; sleeping devices are not read. By default, planning sends
                 no request to a device.

@@ -51,7 +51,10 @@ def device_ids(table: DeviceTable, argument: str) -> list[str]:
 
 
 def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
-    """Return the resources that the rows name, each once: with this path, or that of the row. Errors as above."""
+    """Return the resources that the rows name, each only once.
+
+    Without ``path``, the path comes from the row. Errors as above.
+    """
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]

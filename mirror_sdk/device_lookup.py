@@ -352,7 +352,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
-    """Return the error for strings that match no device: it lists the first ones, with similar known names."""
+    """Return the error for strings that match no device. It lists the first strings, with similar known names."""
     reasons = yield from _search(texts[:_MAX_DESCRIBED], known)
     further = len(texts) - len(reasons)
     more = [f"and {further} more of {len(texts)} match no device"] if further else []
@@ -360,7 +360,7 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[Unknown
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
-    """Return why each of the strings matches no device, in words; for the first ones with similar known names."""
+    """Return in words why each of the strings matches no device. For the first strings, add similar known names."""
 
     def find() -> dict[str, str]:
         reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}

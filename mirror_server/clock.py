@@ -84,8 +84,8 @@ class SystemClock:
     """Wall time. One daemon thread makes the calls.
 
     The system clock jumps when someone sets it or when the machine wakes up. After a jump forward, every call that was
-    scheduled for the skipped time is due. A jump back does not delay calls. A call may then come before its time, so it
-    has to check the time itself.
+    scheduled for the skipped time is due. A jump back does not delay calls. A scheduled function may then be called too
+    early, so it has to check the time itself.
 
     Args:
         clocks: Returns the times of the system clock and of a monotonic clock, in milliseconds.

@@ -751,7 +751,10 @@ def read_settings(**values: Any) -> Settings:
 
 
 def _location_of(error: Exception) -> str:
-    """Return file and line of the code of an extension that raised an error. Empty if none of its code did."""
+    """Return file and line of the code of an extension that raised an error.
+
+    Empty if the error did not come from its code.
+    """
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""The common part of both handles of a device request: the request itself and its response.
+"""The common part of the synchronous and the asynchronous handle of a device request: the request and its response.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """

@@ -1,7 +1,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them;
-when it ends or is cancelled, the next one takes over. Only an :class:`AsyncWatch` owns a task.
+Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them.
+When this task ends or is cancelled, the next task takes over. Only an :class:`AsyncWatch` owns a task.
 """
 
 from __future__ import annotations
@@ -386,7 +386,10 @@ class AsyncEvents(AsyncIterator[Event]):
         return event
 
     async def _ensure_started(self) -> None:  # asynchronous alone
-        """Wait until it has started; one that failed, or was cancelled with its loop, starts again at the next step."""
+        """Wait until it has started.
+
+        If the start failed, or was cancelled with its loop, it starts again at the next step.
+        """
         beginning = self._beginning
         # A task of another loop, such as that of an earlier asyncio.run(), never ends.
         if beginning and not beginning.done() and beginning.get_loop() is asyncio.get_running_loop():

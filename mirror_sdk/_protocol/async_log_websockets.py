@@ -18,7 +18,7 @@ from mirror_sdk._run_in_thread import run_in_thread
 
 
 class AsyncLogWebsocket:
-    """One websocket of one reader; it ends with the reader."""
+    """The websocket of a reader. It ends with the reader."""
 
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint

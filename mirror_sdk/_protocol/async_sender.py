@@ -170,7 +170,7 @@ class AsyncSender(SenderBase):
             APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
             ConnectionFailed: There was no response, not even at the last attempt.
             UnexpectedResponse: The response does not follow this interface.
         """
@@ -205,7 +205,7 @@ class AsyncSender(SenderBase):
             APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
             ConnectionFailed: There was no response, or it broke off.
             UnexpectedResponse: The response does not follow this interface.
         """

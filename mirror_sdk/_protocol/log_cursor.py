@@ -41,7 +41,7 @@ def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
 
 
 class LogCursor:
-    """A position in the log. Failures that may pass leave it where it is, so that they lose nothing.
+    """A position in the log. Temporary failures do not move the position, so no entry is lost.
 
     Attributes:
         position: Number of the last entry that was read; ``None`` until the end of the log is known.
@@ -104,7 +104,7 @@ class LogCursor:
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def skip_entry(self, seq: int | None) -> bool:
-        """Skip an entry that came with a 202, if it is the next one; return whether it was."""
+        """Skip an entry that came with a 202, if it is the next entry. Return whether it was."""
         # Otherwise entries before it are unread. The log then brings this one again, after them.
         if seq is None or self.position is None or seq != self.position + 1:
             return False

@@ -17,7 +17,7 @@ from mirror_sdk._protocol.websocket_messages import WebsocketEndpoint, closed_er
 
 
 class LogWebsocket:
-    """One websocket of one reader; it ends with the reader."""
+    """The websocket of a reader. It ends with the reader."""
 
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint

@@ -236,7 +236,8 @@ class Pages:
         """Return the id after which the next page begins; ``None`` after the last page.
 
         Raises:
-            UnexpectedResponse: An earlier page had its first or last id, or it is empty and not the last one.
+            UnexpectedResponse: The page repeats the first or last id of an earlier page, or it is empty and not the
+                last page.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
@@ -591,7 +592,7 @@ def get_callback() -> Operation[CallbackRegistration | None]:
 
 
 def delete_callback() -> Operation[bool]:
-    """Remove the webhook; the result is whether there was one."""
+    """Remove the webhook. The result is true if there was a webhook."""
     return Operation("DELETE", routes.CALLBACK, lambda response: not _is_none(response), also_reads=_NOT_FOUND)
 
 

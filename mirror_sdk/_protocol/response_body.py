@@ -23,7 +23,7 @@ A device object may be of any size (specification 2.1). This limit fits one with
 the largest page of a mirror.
 """
 MAX_ERROR_BYTES = 1024 * 1024
-"""The maximum number of bytes of an error: it has one sentence, and one for each invalid field."""
+"""The maximum number of bytes of an error. An error has one sentence, and one more for each invalid field."""
 BUFFER_BYTES = 64 * 1024
 """Number of bytes that are buffered while a response is read; longer parts of it are not copied."""
 CHUNK_BYTES = 1024 * 1024

@@ -113,7 +113,10 @@ class Player(ClientClock):
         return self._seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`ClientClock`: as in the recording, plus the time since the last response."""
+        """Return the seconds of a wait: as in the recording, plus the time since the last response.
+
+        See :class:`ClientClock`.
+        """
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:
@@ -228,7 +231,7 @@ class Player(ClientClock):
         yield from chunks
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
-        """Replace a recorded async-id by the one of the current request."""
+        """Replace a recorded async-id by the async-id of the current request."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
     def _not_recorded(self, key: RequestKey) -> NotRecorded:

@@ -41,8 +41,8 @@ class OpenExchange:
 class CassetteRecorder(ClientClock):
     """Records the responses of the service, on any number of threads.
 
-    It is also the clock of its client: the times in a table are those of its exchanges, so that they are the same when
-    the cassette is played.
+    The recorder is also the clock of its client. Tables get the times of the exchanges, so these times are the same
+    when the cassette is played.
 
     Args:
         path: The file.

@@ -24,7 +24,7 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def check_device(name: str) -> str:
-    """Reject an empty name, which an unset variable results in: it would select no device, or all of them."""
+    """Reject an empty name, which comes from an unset variable. It would select no device, or all devices."""
     if not name:
         raise click.BadParameter("the value is empty; pass an id or an endpoint name, as 'mirror devices' shows them")
     return name

@@ -79,7 +79,10 @@ def delimiter_of(heading: str) -> str:
 
 
 def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:
-    """Write device, path and value as rows that a plan parses to the same values. Report those that it cannot parse."""
+    """Write device, path and value as rows that a plan parses to the same values.
+
+    Report the values that it cannot parse.
+    """
     rows = []
     for device, path, value in values:
         try:

@@ -139,7 +139,7 @@ class AsyncDevices(AsyncClientGroup):
             name: A name of up to 128 characters; ``""`` removes it.
             description: A string of up to 2000 characters; ``""`` removes it.
             attributes: Up to five strings of up to 128 characters each. Their names must not start with a digit. They
-                replace all existing attributes; ``{}`` removes those.
+                replace all existing attributes. ``{}`` removes all attributes.
             timeout: Seconds the call may take, instead of the client's.
 
         Returns:
@@ -200,7 +200,7 @@ class AsyncDevices(AsyncClientGroup):
         that connect later. The service keeps it for a month, unless its operator chose another time.
 
         Args:
-            devices: Only events of these devices; ``None`` returns those of all.
+            devices: Only events of these devices. ``None`` returns the events of all devices.
             begin: Only events at this instant or later: a datetime with a time zone, a string such as
                 ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``.
             end: Before this instant.
@@ -243,7 +243,7 @@ class AsyncDevices(AsyncClientGroup):
         """Return :meth:`events` as a table; see :func:`mirror_sdk.frames.device_events_frame`.
 
         Args:
-            devices: Only events of these devices; ``None`` returns those of all.
+            devices: Only events of these devices. ``None`` returns the events of all devices.
             begin: Only events at this instant or later, in any form that :meth:`events` accepts.
             end: Before this instant.
             event_types: Only events of these types.

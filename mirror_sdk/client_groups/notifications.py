@@ -79,10 +79,10 @@ class Notifications(ClientGroup):
         """Receive notifications through a webhook from now on: events, and the responses to requests.
 
         Call this before sending requests and waiting for events. The service first delivers the stored notifications of
-        this key that no program has read yet. An access key has one webhook; if several programs use one key, use long
-        polling. If another program registers its own webhook or removes this one, readers continue at their positions
-        in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a reader misses an
-        entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
+        this key that no program has read yet. An access key has one webhook. If several programs use the same key, use
+        long polling instead. If another program registers its own webhook or removes this one, readers continue at
+        their positions in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a
+        reader misses an entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
 
         Args:
             receiver: A :class:`~mirror_sdk.WebhookReceiver`, or the inbox of your own application, which must

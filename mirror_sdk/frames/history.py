@@ -42,8 +42,9 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
         {columns}
 
-        Rows without a device come first, and those of a device without a path before its resources. ``attrs["mirror"]``
-        has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is a gap).
+        Rows without a device come first. Rows of a device without a path come before the rows of its resources.
+        ``attrs["mirror"]`` has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is
+        a gap).
 
     Raises:
         InvalidValue: ``events`` lacks a column of an events table, or ``tz`` is not a time zone.

@@ -110,8 +110,8 @@ def wide(
 
     Returns:
         A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
-        ``boolean``, of strings ``string``, and of several kinds ``object``. ``attrs`` are those of the table, and
-        ``attrs["units"]`` has the unit of each column, by its name.
+        ``boolean``, of strings ``string``, and of several kinds ``object``. The result has the ``attrs`` of the table.
+        In addition, ``attrs["units"]`` has the unit of each column by its name.
 
     Raises:
         InvalidValue: The table has two rows for a resource of a device, for example because you concatenated two

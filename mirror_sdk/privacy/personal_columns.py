@@ -227,7 +227,10 @@ def is_known_text(name: object) -> bool:
 
 
 def has_scale_of_values(name: object) -> bool:
-    """Return whether the numbers of a column have the scale of its resource; if so, they are rounded alike."""
+    """Return whether the numbers of a column have the scale of its resource.
+
+    If so, they are rounded like its values.
+    """
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 

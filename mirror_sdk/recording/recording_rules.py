@@ -120,7 +120,7 @@ class _Found(NamedTuple):
 
 
 def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> list[PresubscriptionRule]:
-    """Return the rules that subscribe these paths of these devices; ``None`` means all of them."""
+    """Return the rules that subscribe these paths of these devices. ``None`` means all paths or all devices."""
     if devices is not None and len(devices) > MAX_RULES:
         raise InvalidValue(
             f"devices: each of the {len(devices)} devices needs a rule, but a key can have at most {MAX_RULES} rules;"

@@ -134,7 +134,7 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _units(naming: pd.DataFrame, units: pd.Series) -> pd.Series:
-    """Return the unit of each resource: the one that its device named last, else the one of ``units``."""
+    """Return the unit of each resource: the last unit that the device named, or else the unit in ``units``."""
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)
@@ -148,5 +148,5 @@ def _table(rows: pd.DataFrame, schema: pa.Schema) -> pa.Table:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """Return the values of a column with ``None`` for missing ones, as Arrow needs them."""
+    """Return the values of a column, with ``None`` for missing values, as Arrow needs them."""
     return column.astype(object).where(column.notna(), None).tolist()

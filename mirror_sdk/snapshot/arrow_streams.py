@@ -113,7 +113,9 @@ def read_batches(
     columns: pa.Schema,
     convert_lines: ConvertLines,
 ) -> Iterator[Batch]:
-    """Return the batches of a response, up to the one with the end; without that one the response was cut off.
+    """Return the batches of a response, up to the batch with the end marker.
+
+    If no batch has it, the response was cut off.
 
     The headers are checked before the first byte of the body is read.
 

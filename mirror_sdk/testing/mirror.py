@@ -1,4 +1,4 @@
-"""A complete mirror inside a test: the real server, its devices, a clock that stands still, and clients of it."""
+"""A complete mirror inside a test: the real server with simulated devices, a clock that stands still, and clients."""
 
 from __future__ import annotations
 

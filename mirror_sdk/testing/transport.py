@@ -165,7 +165,7 @@ def _buffered(response: httpx.Response) -> httpx.Response:
 
 
 def _is_poll(request: httpx.Request) -> bool:
-    """Return whether this is a poll that the server would hold. The server itself rejects malformed ones."""
+    """Return whether this is a poll that the server would hold. The server itself rejects malformed polls."""
     if request.method != "GET" or request.url.path.rstrip("/") != PULL:
         return False
     params = request.url.params

@@ -124,7 +124,7 @@ def _reading(content: bytes, path: str) -> DecodedValue:
 
 
 def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """Write a checked value as the one resource, or resource instance, of a TLV.
+    """Write a TLV with a single resource or resource instance, which has this checked value.
 
     Raises:
         InvalidValue: Nothing is declared for the path, so the bytes the device expects are not known; or it is too

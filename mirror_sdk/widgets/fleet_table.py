@@ -28,9 +28,9 @@ class FleetTable(WriterHost):
     After an event it reads the device of the event again, and every minute the whole fleet. It shows when it last read
     the fleet.
 
-    A value can only be stale if its device sends it by itself: the resource is subscribed or auto-observed. A value
-    with a max-age is stale after that time. Without a max-age, silence decides, because a device does not repeat an
-    unchanged value. The value is stale if the device has been silent for longer than three times the longest pause
+    A value can only be stale if the device sends it on its own, because the resource is subscribed or auto-observed. A
+    value with a max-age is stale after that time. Without a max-age, silence decides, because a device does not repeat
+    an unchanged value. The value is stale if the device has been silent for longer than three times the longest pause
     between two reports of the resource. Constant resources, such as units and serial numbers, are never stale.
 
     The table also shows one value of each device, and a line of this value over the last 24 hours. By default it is the

@@ -64,7 +64,7 @@ class _ServerCommands(LazyGroup):
 
 
 def _is_required(module: str) -> bool:
-    """Return whether a module belongs to a dependency of this package, including those of its extras."""
+    """Return whether a module belongs to a dependency of this package or of one of its extras."""
     required = [
         re.split(r"[^\w.-]", each)[0].lower().replace("-", "_") for each in requires("device-state-mirror") or ()
     ]

@@ -3,8 +3,8 @@
 Source: specification 3.3; wire.md 3.
 
 An application may have 1024 rules with 256 path patterns each, and a device 1000 resources. Trying each rule with each
-resource takes seconds. Here a string needs one lookup, and one for each length of a prefix. The rules of a pattern are
-the bits of one integer.
+resource takes seconds. Here a string needs one lookup, and one more for each length of a prefix. The rules of a pattern
+are the bits of one integer.
 """
 
 from __future__ import annotations

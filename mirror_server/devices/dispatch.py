@@ -2,7 +2,7 @@
 
 Pending commands are in the database; only those in flight are in memory. After a restart a command without a response
 is sent again, and nothing has to be rebuilt. An execute is the exception, because running it twice may do harm. Its
-attempt is stored before it is sent, and it is not sent again if it may have reached the device. Source: wire.md 2.
+attempt is stored before it is sent. It is not sent again if it may have reached the device. Source: wire.md 2.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Dispatcher:
         answer_timeout_seconds: How long a device may take to respond.
 
     Attributes:
-        delayed: The async-ids of commands that must not be sent yet. Code that removes one wakes its device.
+        delayed: The async-ids of commands that must not be sent yet. Code that removes an async-id wakes the device.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Dispatcher:
         self._release_later(delivery)
 
     def _start_next(self, delivery: _Delivery, found: PendingWork) -> None:
-        """Send the next job to a device. Without one, its delivery ends."""
+        """Send the next job to a device. If there is none, the delivery to the device ends."""
         job = self._next_job(delivery.device_id, found)
         if job is not None:
             self._send(job, delivery)

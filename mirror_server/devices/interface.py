@@ -19,8 +19,8 @@ from mirror_server.store.resources import AnnouncedResource
 class Registration:
     """The data of a device registration.
 
-    ``backend`` is the name of the :class:`DeviceBackend` that received it. It sets ``device_id`` only if it chooses the
-    ids of its devices.
+    ``backend`` is the name of the :class:`DeviceBackend` that received it. The backend sets ``device_id`` only if it
+    chooses the ids of its devices.
     """
 
     endpoint_name: str
@@ -52,7 +52,7 @@ class Observation(NamedTuple):
         content: The value.
         changed_at: When the value changed, by the clock of the device.
         is_unsolicited: Whether the device sent it without an observation. The resource need not be auto-observed.
-        is_published: Whether the device sent it with its registration or an update of it.
+        is_published: Whether the device sent the value with its registration or a registration update.
     """
 
     device_id: str
@@ -198,7 +198,7 @@ class DeviceBackend(Protocol):
     def cancel(
         self, device_id: str, command: DeviceCommand, cancelled: Callable[[bool], None], *, also_sent: bool
     ) -> None:
-        """Cancel a command that timed out, so that the next one need not wait for it.
+        """Cancel a command that timed out, so that the next command can start.
 
         Args:
             device_id: The device.

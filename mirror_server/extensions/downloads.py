@@ -56,7 +56,7 @@ _THREADS = ThreadPoolExecutor(2, "download", _lower_priority)
 
 
 class Download(StreamedResponse):
-    """A response whose chunks are produced one by one, each after the previous one is sent.
+    """A response whose chunks are produced one by one. Each chunk is produced after the previous chunk was sent.
 
     So no chunk waits in memory for a slow reader.
 

@@ -1,4 +1,6 @@
-"""The notification log: append entries, read those after a number, wait for new ones. Source: wire.md 4 and 5.
+"""The notification log: append entries, read the entries after a number, and wait for new entries.
+
+Source: wire.md 4 and 5.
 
 Each application has one log. A reader has a position in it: its own (``after``), or the position of the application's
 channel, which the server stores.
@@ -44,7 +46,7 @@ _RETAINED_SHARE = 0.9
 
 _LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
-"""The time for which waiters share a page that one of them read."""
+"""The time for which waiters share a page that one of them has read."""
 
 T = TypeVar("T")
 
@@ -101,7 +103,7 @@ class Woken:
 
     Attributes:
         added: The appended entries, if they are available as a page.
-        read: The page that one of the waiters read.
+        read: The page that one of the waiters has read.
     """
 
     added: Page | None
@@ -208,7 +210,7 @@ class NotificationLog:
         """Return the next message after the number ``after``, for a reader that called :meth:`entry_waiter` before.
 
         Entries that were just appended are not read again, unless others were appended at the same moment. Then all
-        of them form one message, which is read once for all waiters with the same position.
+        entries form one message, which is read once for all waiters with the same position.
 
         Raises:
             ApiError: The key was revoked, and its log deleted, while the reader waited (401).

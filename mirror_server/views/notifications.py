@@ -60,9 +60,9 @@ routes = Blueprint("notifications", __name__)
 def pull() -> Response:
     """Wait for the next notification message.
 
-    A poll without ``after`` is the notification channel of the key. A key can have only one such poll at a time, and
-    none together with a webhook or a websocket channel. Polls with ``after`` (an extension) are
-    independent readers. Each stores its own position, and there can be any number of them.
+    A poll without ``after`` is the notification channel of the key. A key can have only one such poll at a time. It can
+    have none while there is a webhook or a websocket channel. Polls with ``after`` (an extension) are independent
+    readers. Each stores its own position, and there can be any number of them.
     """
     hold_seconds = _read_hold_seconds()
     server = services()

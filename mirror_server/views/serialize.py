@@ -105,7 +105,10 @@ _Members: TypeAlias = Sequence[tuple[int, str, Callable[[Any], Any] | None]]
 
 
 def _members(resource: ResourceRow, members: _Members) -> dict[str, Any]:
-    """Return the members that have a value. Each is described by its index in the row, its name and its encoder."""
+    """Return the members that have a value.
+
+    Each member is described by its index in the row, its name and its encoder.
+    """
     content: dict[str, Any] = {}
     # A comprehension is a tenth slower, and this runs for each resource of a fleet.
     for index, name, encode_value in members:

@@ -48,8 +48,8 @@ class FairScheduler:
     def count(self, environ: WSGIEnvironment, seconds: float, *, pause_seconds: float = 0) -> None:
         """Count the time that a request took of this turn of the loop, including the time it was blocked.
 
-        The next request of its key is served after ``pause_seconds``, or in the next turn if the key has used its
-        share.
+        The next request of the same key is served after ``pause_seconds``. If the key has used its share, it is served
+        in the next turn.
         """
         key = _key(environ)
         # The first request of a turn. The counted times are reset when this turn of the loop ends.
@@ -77,7 +77,7 @@ class FairScheduler:
                 self._loop.call_soon_threadsafe(self._wake, key)
 
     def _wake(self, key: str) -> None:
-        """Wake the next requests of a key, and in the next turn of the loop those after them."""
+        """Wake the next requests of a key. In the next turn of the loop, wake the requests after these."""
         queue = self._queues.get(key)
         if queue is None:
             return
@@ -101,7 +101,7 @@ class FairScheduler:
 
 
 class _Queue:
-    """The waiting requests of a key, oldest first: those that were woken too early, and the new ones."""
+    """The waiting requests of a key, oldest first: requests that were woken too early, and new requests."""
 
     def __init__(self) -> None:
         self.woken: deque[asyncio.Future[None]] = deque()

@@ -84,7 +84,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's signature
         """Start to stop, or stop at once at a second Ctrl-C.
 
-        This does not store the signal as uvicorn does: uvicorn would raise it again at its end, and that would
+        Unlike uvicorn, this does not store the signal. uvicorn would raise a stored signal again at its end, and so
         interrupt closing the services.
         """
         self._bridge.stop_waiting()

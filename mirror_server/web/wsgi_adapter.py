@@ -159,7 +159,7 @@ class WSGIResponse:
 
 
 async def send_in_chunks(send: Send, content: bytes, *, is_end: bool) -> None:
-    """Send content in chunks: each is sent once the client has received most of the previous ones."""
+    """Send content in chunks. Each chunk is sent once the client has received most of the previous chunks."""
     last = len(content) - _CHUNK_BYTES
     for begin in range(0, max(last, 0), _CHUNK_BYTES):
         await send({"type": "http.response.body", "body": content[begin : begin + _CHUNK_BYTES], "more_body": True})

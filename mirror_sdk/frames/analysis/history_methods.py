@@ -185,8 +185,8 @@ class HistoryMethods:
         - *unknown*: before the first row of the device, in a ``gap`` of the device or the service, or after the end of
           the table;
         - *absent*: after a ``deregistration`` or ``expired`` row and before the next ``registration`` or
-          ``reg_update``. With ``silence_limit`` also after that time without contact. A value is a contact at its own
-          time and, in a history, at its receipt;
+          ``reg_update``. With ``silence_limit`` also after that time without contact. A value counts as a contact at
+          its own time and, in a history, also at the time of receipt;
         - *available*: otherwise.
 
         ``availability`` is the available time divided by the available and absent time.

@@ -116,7 +116,10 @@ class Editor:
 
     @property
     def problem(self) -> str:
-        """The reason why the text is not a value of the resource; empty if it is one, or before it was typed."""
+        """The reason why the text is not a value of the resource.
+
+        Empty if it is a value, or if nothing was typed yet.
+        """
         if not self.is_edited:
             return ""
         try:

@@ -662,7 +662,7 @@ def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
 
 
 def short_label(path: str) -> str:
-    """Return the name of a resource, without an end that adds nothing to the name of its object."""
+    """Return the name of a resource, without an ending that only repeats what the object is."""
     return label_of(path).removesuffix(_OBVIOUS)
 
 

@@ -30,7 +30,7 @@ class FleetView:
     """The arrangement of a fleet table.
 
     Attributes:
-        columns: The visible columns in their order; empty for the usual ones.
+        columns: The visible columns in their order. Empty for the default columns.
         group_by: The column by which devices are grouped, such as ``type`` or ``attribute.room``; empty for no groups.
         status: Only devices with this status, such as ``failed``; empty for all.
         search: Only devices that contain this text.

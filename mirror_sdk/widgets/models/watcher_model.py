@@ -256,7 +256,7 @@ class WatcherModel(Model):
         self.changed()
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Plot these series, at most the last ones; if empty, the first ones."""
+        """Plot these series. If there are too many, plot the last of them; if there are none, plot the first series."""
         self.plotted = tuple(keys)[-SERIES_CHOSEN:]
         self.selected = None
         self.changed()
@@ -268,7 +268,7 @@ class WatcherModel(Model):
         self.plot([*drawn, *(key for key in chosen if key not in drawn)])
 
     def select(self, key: SeriesKey | None) -> None:
-        """Highlight a series, and plot it if it was not plotted; ``None`` for none."""
+        """Highlight a series, and plot it if it was not plotted. ``None`` ends the highlighting."""
         if key is not None and key not in self.drawn:
             self.plot([*self.drawn[-SERIES_CHOSEN + 1 :], key])
         self.selected = key

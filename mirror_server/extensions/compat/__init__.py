@@ -62,6 +62,9 @@ def response_ready(
     route: tuple[str, str],
     seconds: float,  # noqa: ARG001 - the signature of the hook
 ) -> None:
-    """Respond with 204 to rules at the path without a version: those programs accept no other success code."""
+    """Respond with 204 to rules at the path without a version.
+
+    Programs that use this path accept no other success code.
+    """
     if response.status_code == 202 and route == ("PUT", "/v2/subscriptions") and _UNVERSIONED in environ:
         response.status_code = 204

@@ -6,7 +6,8 @@ their rows, so rows of unusual days are in ``day=other``.
 
 The database lists the valid files. Any other file remains from a process that was killed; see :meth:`Archive.names`. A
 file never changes: when a device is erased, the other rows are written to a file with a new name, see
-:func:`name_of_rewrite`. Several mirrors may share a folder: each recognizes its own files by its name in them.
+:func:`name_of_rewrite`. Several mirrors may share a folder. Each mirror recognizes its files, because their names
+contain the name of the mirror.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Moves rows from the tail to segments, merges small segments, and makes the checkpoints between them.
 
-Only the leader does this, one operation at a time. Each operation ends with one transaction, which makes the contents
-valid that were stored before. That transaction checks whether the rows that the operation read are unchanged.
+Only the leader compacts the history, one operation at a time. Each operation ends with one transaction, which makes the
+contents valid that were stored before. That transaction checks whether the rows that the operation read are unchanged.
 """
 
 from __future__ import annotations

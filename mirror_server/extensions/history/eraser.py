@@ -190,6 +190,6 @@ def _concerns(erased: Mapping[str, int], bounds: Bounds) -> bool:
 
 
 def _without(chunk: OrderedRows, erased: Mapping[str, int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Return all rows of a chunk, and its rows without those of erased devices."""
+    """Return all rows of a chunk, and the rows that remain without the erased devices."""
     rows = concat(batches_of(chunk))
     return rows, RowFilter(HistorySelection(), None, erased, None).apply(rows)

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _NAME_SETTING = "history_archive_name"
 
 _MOST_DAYS = 40
-"""The maximum number of days that one move makes files for: wrong clocks could have a day for each of their rows."""
+"""The maximum number of days for which one move makes files. With wrong clocks, each row could be of another day."""
 
 _LAST_AT = 253_402_300_800_000
 """The end of the year 9999. Later days have no name."""

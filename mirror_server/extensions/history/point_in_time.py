@@ -1,8 +1,8 @@
 """The state at an instant: the last value and the last write of each resource, the last registration of each device.
 
-The last value is the one that changed last by the device's own clock. If several values changed at one instant, it is
-the one that was received last. The last write is the one that was requested last. If several writes were requested at
-one instant, a pending write is the last.
+The last value is the value with the latest time of the device's own clock. If several values changed at one instant,
+the value that was received last counts. The last write is the write that was requested last. If several writes were
+requested at one instant, a pending write is the last.
 
 A *checkpoint* is the state after all rows up to an instant and a revision. With it, a query does not have to read all
 of these rows. The server makes the first checkpoint from the mirror itself when a history is started, because earlier
@@ -180,7 +180,10 @@ def _state(rows: pa.RecordBatch, instant: Instant) -> pa.RecordBatch:
 
 
 def _row_indices(series: Integers, flags: Flags, count: int) -> Integers:
-    """Return the index of the flagged row of each series, which has at most one; -1 without one."""
+    """Return the index of the flagged row of each series, or -1 without a flagged row.
+
+    A series has at most one flagged row.
+    """
     indices = np.full(count, -1, np.int64)
     found = np.flatnonzero(flags)
     indices[series[found]] = found
@@ -195,7 +198,7 @@ def _is_alone(devices: Integers) -> Flags:
 
 
 def _registered(rows: pa.RecordBatch, firsts: Integers) -> pa.Array:
-    """Return whether devices were registered. The first row of a device is its registration, if it has one."""
+    """Return whether devices were registered. If a device has a registration, that is its first row."""
     is_in = is_one_of(rows.column("what"), "registration", "reg_update")
     has_registration = ~has_value(rows.column("path"))
     return pc.if_else(to_flags(has_registration[firsts]), to_flags(is_in[firsts]), pa.scalar(None, pa.bool_()))
@@ -254,7 +257,7 @@ def oldest_at(session: Session, now: Instant) -> Instant:
 def rows_up_to(
     reading: HistoryTransaction, where: RowFilter, instant: Instant, *, compacted_only: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the sorted rows that determine the state at an instant: those of a checkpoint and later ones.
+    """Return the sorted rows that determine the state at an instant: the rows of a checkpoint, and later rows.
 
     Args:
         reading: The transaction.

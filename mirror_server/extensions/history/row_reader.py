@@ -169,12 +169,12 @@ def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:
 
 
 def file_chunk(archive: Archive, database: Database, file: ArchivedFile) -> OrderedRows:
-    """Return the chunk of an archived file. If another file has replaced it, that one is read."""
+    """Return the chunk of an archived file. If another file has replaced this one, the new file is read."""
     return OrderedRows(file.file_name, file.bounds, partial(_open_file, archive, database, file.file_name))
 
 
 def _open_file(archive: Archive, database: Database, name: str) -> object:
-    """Open a file, or the one that replaced it and has its remaining rows.
+    """Open a file. If another file has replaced it, open that file, which has the remaining rows.
 
     Raises:
         FileRemoved: The file's rows were deleted.

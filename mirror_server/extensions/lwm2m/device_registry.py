@@ -21,7 +21,7 @@ from mirror_server.extensions.lwm2m.registration_parameters import RegistrationP
 from mirror_server.extensions.lwm2m.transport_api import ObserveNotification, Peer
 
 _TOKEN_BYTES = 8
-"""The maximum in CoAP. No one who does not see the traffic can guess such a token."""
+"""The maximum in CoAP. Only someone who sees the traffic knows such a token."""
 # Observe numbers have 24 bits and wrap around. A number is newer if it is ahead by less than half of them, or if 128 s
 # have passed. Source: RFC 7641, 3.4.
 _HALF_OF_SEQUENCES = 1 << 23
@@ -38,8 +38,8 @@ class RegisteredDevice(RegistrationParameters):
         device_id: Its id in the directory.
         location: The last segment of the path of its registration.
         peer: Its address.
-        expires_at: The expiry of its registration unless it is updated.
-        prefix: The path of its objects; ``""`` for the root.
+        expires_at: The expiry of the registration, unless the device updates it before.
+        prefix: The path under which the device has its objects. ``""`` for the root.
         structured: The supported content formats that can represent any value, in the order to try.
         links_hash: The hash of its links.
         to_discover: The paths that it registered without resources and that were not discovered yet.
@@ -52,7 +52,7 @@ class RegisteredDevice(RegistrationParameters):
         read_formats: The content formats for reads, by path, if not the first one to try.
         write_formats: The same for writes.
         is_being_discovered: Whether the paths in ``to_discover`` are being discovered.
-        turn: The lock of the one request in flight.
+        turn: The lock that allows only one request in flight.
         exchange: The task that waits for the response of that request.
         is_executing: Whether that request is an execute.
     """
@@ -121,7 +121,7 @@ class RegisteredDevice(RegistrationParameters):
         }
 
     def is_awake(self, now: Instant, awake_seconds: float) -> bool:
-        """Whether the device listens. In queue mode it does so for ``awake_seconds`` after each message."""
+        """Whether the device listens. In queue mode, it listens only for ``awake_seconds`` after each message."""
         if not (self.is_reachable and self.is_registered(now)):
             return False
         return not self.queue_mode or now < after_seconds(self.last_seen_at, awake_seconds)

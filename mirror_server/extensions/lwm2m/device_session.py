@@ -137,7 +137,7 @@ class DeviceSession:
         )
 
     async def _get(self, device: RegisteredDevice, path: str, requested_type: str | None) -> Response:
-        """Request a value in one format after the other until the device supports one."""
+        """Request a value in one format after another until the device supports the format."""
         for number in _accepts(device, path, requested_type):
             response = await self.endpoint.request(device.peer, _request(device, path, number))
             if response.code not in _OTHER_FORMAT:

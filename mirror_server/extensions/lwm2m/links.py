@@ -112,7 +112,7 @@ def read_links(
 
 
 def structure_of(links: Links, links_hash: bytes, stored: Sequence[AnnouncedResource]) -> Structure:
-    """Return the resources of a device: those in its links, and stored ones below the paths to discover."""
+    """Return the resources in the links of a device, and its stored resources below the paths to discover."""
     announced = {each.announced.path: each.announced for each in links.resources}
     unknown = []
     for path in links.to_discover:

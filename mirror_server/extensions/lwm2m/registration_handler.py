@@ -92,7 +92,7 @@ class LwM2MCounts:
 
 
 class _RateWindow:
-    """Consecutive windows of one minute. Each one starts with the first call after the previous one has ended.
+    """Consecutive windows of one minute. Each window starts with the first call after the end of the previous window.
 
     Args:
         clock: Domain time.
@@ -464,7 +464,7 @@ class RegistrationHandler:
         """Return the device at a registration location, if the peer may update it.
 
         Raises:
-            RequestRejected: There is no such device, or it has another identity.
+            RequestRejected: No device has this registration, or the device has another identity.
         """
         device = self.registry.by_location(location)
         if device is None or not device.is_registered(self._clock.now()):

@@ -61,8 +61,8 @@ def expiries(session: Session) -> dict[str, Instant]:
 def prolong(session: Session, since: Instant, now: Instant) -> None:
     """Extend the registrations that could not be updated since an instant.
 
-    Each one gets the time that it had left then, and at least its grace period. A device whose registration has become
-    unknown may give up permanently, so it must not expire because of an outage.
+    Each registration gets the time that it had left then, and at least its grace period. A device whose registration
+    has become unknown may give up permanently, so it must not expire because of an outage.
     """
     expiring = session.rows(
         f"SELECT d.device_id, lifetime_seconds, registration_expires_at {_REGISTERED}"

@@ -112,7 +112,7 @@ class LwM2MServer:
         self._discovering = asyncio.Semaphore(_CONCURRENT_DISCOVERIES)
 
     async def load_registrations(self) -> None:
-        """Load the stored devices: those registered before the last stop, or with another process."""
+        """Load the stored devices, which registered before the last stop or with another process."""
         for row in await asyncio.to_thread(self._database.query, registration_store.load):
             self.registry.add(RegisteredDevice.from_store(row))
 
@@ -495,8 +495,8 @@ def _outcome_without_response(
 ) -> Outcome:
     """Return the outcome of an attempt that got no response.
 
-    Idempotent commands are sent again. An execute counts as sent unless it certainly did not arrive: the device may
-    have executed it, for example by a reboot, and lost its response.
+    Idempotent commands are sent again. An execute counts as sent unless it certainly did not arrive. The device may
+    have executed it, and its response may have been lost, for example because of a reboot.
     """
     if isinstance(command, Execute):
         is_certainly_lost = isinstance(error, Unreachable) and not error.may_have_arrived

@@ -85,10 +85,10 @@ class Observed(NamedTuple):
 
 
 class ObserveNotification(NamedTuple):
-    """A response that no request waits for: it belongs to an observation, or the device sends it on its own.
+    """A response for which no request waits. It belongs to an observation, or the device sends it on its own.
 
-    ``sequence`` is its Observe option. ``is_complete`` is false for the first of several blocks: the caller has to read
-    the remaining ones.
+    ``sequence`` is its Observe option. ``is_complete`` is false for the first of several blocks. The caller has to read
+    the remaining blocks.
     """
 
     peer: Peer
@@ -114,7 +114,7 @@ class NoResponse(Exception):
 
 
 class Unreachable(Exception):
-    """Nothing can be sent to the peer: its address rejects datagrams, or its DTLS session has ended.
+    """Nothing can be sent to the peer, because its address rejects datagrams or its DTLS session has ended.
 
     ``may_have_arrived`` is true if an earlier datagram of the request may have reached the peer.
     """
@@ -132,8 +132,8 @@ class CannotListen(CannotServe):
 class Counts:
     """Counters of messages since the sockets were opened.
 
-    ``dropped`` counts ignored datagrams. It includes those that did not fit into the kernel's buffer and those above
-    the rate limit of a device. ``sessions`` is the current number of DTLS sessions.
+    ``dropped`` counts ignored datagrams. It includes messages that did not fit into the kernel's buffer, and messages
+    above the rate limit of a device. ``sessions`` is the current number of DTLS sessions.
     """
 
     requests_received: int = 0

@@ -1,8 +1,8 @@
 """The OpenAPI 3.1 document of the interface at ``GET /openapi.json``, generated from the views and their models.
 
 ``core`` describes the views of the core. The views of an extension use the decorator
-:func:`mirror_server.views.description.described`, next to the one for scopes and query parameters.
-Start reading at ``document``.
+:func:`mirror_server.views.description.described`, next to the decorator for scopes and query parameters. Start reading
+at ``document``.
 """
 
 from __future__ import annotations

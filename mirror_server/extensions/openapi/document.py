@@ -100,7 +100,7 @@ class DescribedOperation:
         parameters: Query parameters and headers.
         body: The body of the request.
         is_body_optional: Whether the body may be left out.
-        errors: Codes of errors that only some operations have; the common ones are added.
+        errors: Codes of errors that only some operations have. The common codes are added.
         is_extension: Whether the operation is missing in the public API.
     """
 

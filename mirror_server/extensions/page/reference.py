@@ -17,7 +17,7 @@ from mirror_server.views.requests import requires
 from mirror_server.views.responses import CacheableResponse
 
 FOLDER = "REFERENCE_FOLDER"
-"""Key of the app's configuration with the folder of the pages, if it is not the one in the package."""
+"""Key of the app's configuration with the folder of the pages, if they are not in the folder of the package."""
 
 _BUILT = Path(__file__).parent / "built"
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)

@@ -1,4 +1,7 @@
-"""The coordination of several servers on one PostgreSQL database: they elect a leader and forward requests to it."""
+"""The coordination of several servers on one PostgreSQL database.
+
+They elect a leader and forward requests to this leader.
+"""
 
 from __future__ import annotations
 

@@ -184,8 +184,8 @@ class SimulatorBackend:
     ) -> None:
         """Change a value or flags of a resource. The device sends the value if it is observed and the device is online.
 
-        ``None`` changes nothing. A new path becomes a resource of the device. The service learns of it at the next
-        registration update, and receives its values from then on.
+        ``None`` changes nothing. A new path becomes a resource of the device. The service learns of a new resource at
+        the next registration update, and receives its values from then on.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.

@@ -126,7 +126,7 @@ def _store(file: Path, key: str, reason: str = "") -> DemoKey:
 
 
 def _write(file: Path, key: str) -> None:
-    """Write the key file. No other user can read it at any moment, and it gets its name when it is complete."""
+    """Write the key file. At no moment can another user read the file. It gets its final name when it is complete."""
     descriptor, name = tempfile.mkstemp(prefix=f"{file.name}.", suffix=".part", dir=file.parent)
     part = Path(name)
     try:

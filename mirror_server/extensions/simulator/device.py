@@ -83,7 +83,7 @@ class SensorReading(NamedTuple):
 
 @dataclass(slots=True)
 class RunningResource:
-    """A resource of a simulated device. Without a ``value`` it follows the model of its kind.
+    """A resource of a simulated device. Without a ``value``, the resource follows the model of its kind.
 
     ``baseline_at`` is the time of the first value, which a new device does not send.
     """
@@ -114,10 +114,10 @@ class RunningResource:
 class SimulatedDevice:
     """A simulated device. Its models depend on ``key``.
 
-    ``introduced`` has the resources of the last registration (path -> observable). ``introduced_auto`` has those of
-    them that are sent without a subscription. ``renewed_at`` is the time of the last registration or registration
-    update, and ``awoken_at`` that of the last regular contact. ``room_celsius`` is the temperature of the room when its
-    set-point was last set.
+    ``introduced`` has the resources of the last registration (path -> observable). ``introduced_auto`` has the
+    resources among them that are sent without a subscription. ``renewed_at`` is the time of the last registration or
+    registration update, and ``awoken_at`` that of the last regular contact. ``room_celsius`` is the temperature of the
+    room when its set-point was last set.
     """
 
     device_id: str

@@ -1,4 +1,4 @@
-"""The actions of simulated devices, by themselves or on command: their lock, their timers, their calls."""
+"""The actions of simulated devices, on their own or on command, with the lock, the timers and the calls."""
 
 from __future__ import annotations
 

@@ -15,7 +15,10 @@ AWAKE_SECONDS = 10
 
 
 class LastSent(NamedTuple):
-    """The last value of a resource that the service received; ``text`` is ``None`` if it was surely another one."""
+    """The last value of a resource that the service received.
+
+    ``text`` is ``None`` if the current value certainly differs.
+    """
 
     text: str | None
     sent_at: Instant
@@ -56,7 +59,7 @@ class RunningDevice:
         return self.device.next_period_after(self.device.awoken_at, CONTACT_SECONDS)
 
     def wake(self, now: Instant) -> None:
-        """Record a contact: the device is reachable for a while, and its next contact is one interval later."""
+        """Record a contact. The device is then reachable for a while, and its next contact is one interval later."""
         self.device.awoken_at = now
 
     def contact_due(self, now: Instant) -> bool:

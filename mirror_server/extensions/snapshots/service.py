@@ -51,7 +51,7 @@ class EncodedPage:
 
 
 class Snapshot:
-    """An open snapshot. Until it is closed, it shows the mirror as it was when it was opened.
+    """An open snapshot. Until you close the snapshot, it shows the mirror as it was when you opened it.
 
     Attributes:
         selection: The selection of devices and resources.

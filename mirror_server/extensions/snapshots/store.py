@@ -17,7 +17,7 @@ STREAMED_REPORTED_COLUMNS = ", ".join(
         "CASE WHEN desired_status IS NULL THEN NULL ELSE coalesce(length(desired_value), 0) END",
     ]
 )
-"""The columns of every resource. The last one is the size of its desired value, if it has one."""
+"""The columns of every resource. The last column is the size of the desired value, or null if there is none."""
 
 STREAMED_DESIRED_COLUMNS = ", ".join(each.name for each in streamed_columns("desired"))
 """The columns of a desired value. Few resources have one, and empty columns would take as long to read."""
@@ -28,7 +28,7 @@ _ROWS_PER_BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPage:
-    """A page of devices by id: those of a selection after ``after``, up to ``last``.
+    """A page of devices by id: the devices of a selection after ``after``, up to ``last``.
 
     ``revision`` is the highest revision of the devices. Two equal pages of one selection have the same content if one
     of their sessions sees all changes up to that revision. The revision rises if a device changes or newly matches the

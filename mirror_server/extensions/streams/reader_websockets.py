@@ -40,7 +40,7 @@ class Frame:
     """A message to send, with the number of its last entry.
 
     ``is_last`` means that the log ended with this entry when the message was made. ``encoded`` is the message as sent
-    over a connection: the first websocket that sends it encodes it for all that share it.
+    over a connection: the first websocket that sends the frame encodes it for all websockets that share it.
     """
 
     text: bytes

@@ -160,12 +160,12 @@ def connect_websocket() -> Response:
     The server closes a websocket with 1001 when another one of the key is opened, the channel is deleted, or the server
     stops. 1008 means that the key is missing, wrong or revoked, or lacks a scope. 1011 means that there is no channel,
     a pong was late, or the server failed. The reason has details. Other operations respond with 401, 403 or 404. This
-    one opens the websocket and closes it with 1008 or 1011, because clients of the public API expect this.
+    route opens the websocket and closes it with 1008 or 1011, because clients of the public API expect this.
 
-    With ``after``, an extension, no channel is needed. The reader stores its own position, any number of readers can
-    use one key, and nothing is removed. Each message has the members ``mirror-cursor``, ``mirror-gap`` and
-    ``mirror-time``, like the headers of such a poll. The first message, and those sent while nothing happens, may have
-    no entries.
+    With ``after``, an extension, no channel is needed. The reader stores its own position. Any number of readers can
+    use one key, and they remove no entries. Each message has the members ``mirror-cursor``, ``mirror-gap`` and
+    ``mirror-time``, like the headers of such a poll. The first message may have no entries. The same is true of
+    messages that are sent while nothing happens.
     """
     server, application = services(), app_id()
     after = read_after(server.log)

@@ -197,7 +197,7 @@ class _Session:
 
 
 class DtlsTransport:
-    """Encrypts and decrypts datagrams; ``socket`` carries the encrypted ones.
+    """Encrypts and decrypts datagrams. ``socket`` sends and receives the encrypted datagrams.
 
     An address that returned its cookie has a session in ``_opening`` until the handshake is done, then in ``_open``.
 

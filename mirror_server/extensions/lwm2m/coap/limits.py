@@ -47,7 +47,7 @@ class CoapLimits:
         requests_in_progress: The maximum number of requests in progress of all devices. It allows that many concurrent
             registrations.
         requests_in_progress_of_peer: The same for one device.
-        messages_per_second_of_peer: The sustained rate limit of one device; messages above it are dropped. A device
+        messages_per_second_of_peer: The sustained rate limit of one device. Messages above it are dropped. A device
             that notifies of a hundred resources per second needs half of it.
         burst_of_peer: The number of messages that one device may additionally send in a burst.
         remembered_messages: The maximum number of messages remembered to recognize duplicates.
@@ -57,7 +57,8 @@ class CoapLimits:
         upload_idle_seconds: The time without a block after which a transfer is dropped.
         handshakes: The maximum number of DTLS handshakes in progress from verified addresses.
         handshake_seconds: The time limit for a handshake.
-        sessions: The maximum number of DTLS sessions. A new one replaces the one that is idle for the longest time.
+        sessions: The maximum number of DTLS sessions. If the limit is reached, a new session replaces the session that
+            was idle for the longest time.
         sessions_of_identity: The same for one identity, which may change its address now and then.
         receive_buffer_bytes: The size of the kernel's receive buffer, for bursts.
     """

@@ -129,7 +129,10 @@ class PreSharedKey:
 
 
 class Incoming(NamedTuple):
-    """A request of the server. ``observe`` is 0 to start an observation, 1 to cancel the one with this token."""
+    """A request of the server.
+
+    ``observe`` is 0 to start an observation, and 1 to cancel the observation with this token.
+    """
 
     request: Request
     token: bytes
@@ -204,8 +207,8 @@ class _DtlsSession:
     def handle(self, data: bytes) -> None:
         """Handle a datagram.
 
-        An unprotected alert also ends the session, although the library ignores it: a restarted server sends one.
-        Anyone can forge it, but that only causes another handshake.
+        An unprotected alert also ends the session, because a restarted server sends such an alert. The library itself
+        ignores it. Anyone can forge it, but that only causes another handshake.
         """
         if self._session is None:
             return

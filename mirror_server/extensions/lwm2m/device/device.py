@@ -167,7 +167,7 @@ class LwM2MDevice:
         """Add a resource. The next registration, or update with links, announces it.
 
         Raises:
-            ValueError: Its path is not that of a resource.
+            ValueError: The path is not a resource path.
         """
         *_, resource_id, resource_instance_id = parse_path(resource.path)
         if resource_id is None or resource_instance_id is not None:

@@ -172,7 +172,10 @@ class DeviceObservations:
         return self.sequence
 
     def start(self, observation: DeviceObservation) -> None:
-        """Add an observation. It replaces overlapping ones, as in LwM2M stacks that have one per path."""
+        """Add an observation.
+
+        It replaces overlapping observations, as in LwM2M stacks that have one observation per path.
+        """
         for other in self.all():
             if is_within(other.path, observation.path) or is_within(observation.path, other.path):
                 del self._by_token[other.token]
@@ -210,7 +213,10 @@ class DeviceObservations:
         return max(after_seconds(observation.sent_at, seconds), self.earliest_at(observation))
 
     def _inherited(self, observation: DeviceObservation) -> dict[str, int]:
-        """Return the attributes that apply to a path. Those of an inner path override those of outer ones."""
+        """Return the attributes that apply to a path.
+
+        The attributes of an inner path override the attributes of outer paths.
+        """
         found: dict[str, int] = {}
         for path in reversed(outer_paths(observation.path)):
             found |= self.own_attributes(path)
