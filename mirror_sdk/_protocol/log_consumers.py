@@ -2,7 +2,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
 Nothing runs in the background: the waiting thread reads. One of the threads that wait for a response reads for all of
-them. When this task leaves, the next thread takes over. Only a :class:`Watch` owns a thread.
+them. When this thread leaves, the next thread takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
