@@ -946,7 +946,7 @@ class MirrorClient(WithAttributeSuggestions):
         Args:
             instant: A datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or how long ago it
                 was: ``"2h"`` or a timedelta.
-            devices: See ``client.fleet.snapshot()`` for this argument and those below.
+            devices: See ``client.fleet.snapshot()`` for this argument and the arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: The current state of the devices: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -1047,7 +1047,7 @@ class MirrorClient(WithAttributeSuggestions):
         Args:
             begin: Only changes after this instant. See :meth:`history` for the accepted forms.
             end: Only changes up to this instant; ``None`` means now.
-            devices: See :meth:`history` for this argument and those below.
+            devices: See :meth:`history` for this argument and the arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: The current state of the devices: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.

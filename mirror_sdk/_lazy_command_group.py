@@ -140,7 +140,7 @@ def is_utf8(stream: TextIOWrapper) -> bool:
 
 
 def _replace_closed() -> None:
-    """Replace standard streams that a shell closed (``>&-``) by empty ones."""
+    """Replace standard streams that a shell closed (``>&-``) by empty streams."""
     # In the order of their file descriptors: each gets the lowest free one, which is its own.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -156,7 +156,7 @@ def is_loopback(base_url: str) -> bool:
 
 
 def _read_key(api_key: object) -> str:
-    """Reject a key that cannot be sent in a header: httpx would show it in its own error."""
+    """Reject a key that cannot be sent in a header. Otherwise, httpx would show the key in an error."""
     key = api_key.strip() if isinstance(api_key, str) else ""
     if isinstance(api_key, str) and not key:
         raise ConfigError("api_key is empty; pass the access key of the application")

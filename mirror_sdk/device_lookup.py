@@ -2,7 +2,7 @@
 
 A string of 32 hexadecimal digits is always a device id. An id needs no request. A name that looks like an id is never
 looked up, so no device can impersonate another. The client looks up any other string in the directory: first as an id,
-then as an endpoint name. If several devices have the name, it selects the registered one. If none or several of them
+then as an endpoint name. If several devices have the name, it selects the registered device. If none or several of them
 are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
 
 A client caches the result for half a minute, for calls that only read the mirror. Calls that act on a device or

@@ -213,7 +213,7 @@ def utc_now() -> datetime:
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """Return the instant of a ``timestamp`` of the wire; ``None`` if it has none."""
+    """Return the instant of a ``timestamp`` of the wire. ``None`` if it contains no instant."""
     if milliseconds is None:
         return None
     try:

@@ -252,4 +252,4 @@ class ManualClock:
 
 
 Clock = SystemClock | ManualClock
-"""Returns the current instant and makes calls at later ones."""
+"""Returns the current instant, and calls functions at later instants."""

@@ -336,7 +336,7 @@ def response_ready(environ: dict[str, Any], response: Response, route: tuple[str
     Args:
         environ: The WSGI environment of the request.
         response: The response.
-        route: The method and the rule that matched; both are empty if none did.
+        route: The method and the rule of the matching route. Both are empty if no route matched.
         seconds: The duration of the request, including the wait of a long poll.
     """
 

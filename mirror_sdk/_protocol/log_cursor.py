@@ -65,7 +65,7 @@ class LogCursor:
 
     @property
     def has_position(self) -> bool:
-        """Whether it has a position."""
+        """Whether the position is known."""
         return self.position is not None
 
     @property

@@ -40,7 +40,7 @@ class LogWebsocket:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be read here: not in a child of the process that made it."""
+        """Whether this process can read the websocket. A child of the process that made it cannot."""
         return self._connection is not None
 
     def receive(self, limit_seconds: float) -> str | bytes | None:

@@ -69,7 +69,7 @@ class Operation(Generic[T_co]):
         path: Path below the base URL, quoted.
         read: Reads a response that is not an error.
         params: Query parameters.
-        headers: Headers in addition to those of every request.
+        headers: Headers in addition to the headers of every request.
         json: The body; ``None`` for no body.
         hold_seconds: How long the service may delay the response. The client adds this time to its own limit.
         within_seconds: A limit for the whole operation that applies if it is shorter than the client's.

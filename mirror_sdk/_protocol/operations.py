@@ -152,7 +152,7 @@ def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M])
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
-    """Return all conditions on the directory, without those that are ``None``."""
+    """Return the conditions on the directory that are not ``None``."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
 
 
@@ -226,7 +226,7 @@ class ListPage(Protocol[E_co]):
 
 
 class Pages:
-    """Follows the pages of one list to its end, and detects a service that sends a page again and again."""
+    """Follows the pages of a list to its end. Detects a service that sends the same page again and again."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -677,7 +677,7 @@ def _is_several(value: object) -> TypeGuard[Collection[object]]:
 
 
 def checked_body(model: type[BaseModel], members: Mapping[str, object]) -> Any:
-    """Return valid JSON of these members, without those that are ``None``."""
+    """Return valid JSON of the members that are not ``None``."""
     body = {name: value for name, value in members.items() if value is not None}
     return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -759,7 +759,7 @@ def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str 
     Args:
         filters: The conditions that were sent.
         field: The field of the directory, such as ``id``.
-        found: The value of each device in the response; ``None`` if it has none.
+        found: The value of each device in the response. ``None`` if the device has no value.
 
     Raises:
         UnexpectedResponse: A device does not meet the conditions; the message names both.

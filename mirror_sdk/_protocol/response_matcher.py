@@ -19,7 +19,7 @@ MAX_UNCLAIMED = 10_000
 
 
 class AwaitedResponse:
-    """The response to one device request, once it arrives.
+    """The response to a device request. It may still be missing.
 
     Attributes:
         async_id: Identity of the request.

@@ -5,7 +5,8 @@ that came with it. The service accepts it only while the list still has this tag
 without tags accepts it nevertheless, so that concurrent changes are lost.
 
 Two rules are the same if they mean the same resources word for word. The order of paths and repeated paths do not
-matter, and a member that is ``*`` is the same as an absent one. A rule that another one includes is still a rule.
+matter, and a member that is ``*`` is the same as an absent one. A rule stays in the list even if another rule includes
+it.
 
 Nothing in here does I/O: it yields the operations, and the client sends them. Source: wire.md 3.
 """

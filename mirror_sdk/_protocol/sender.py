@@ -71,7 +71,10 @@ class Sender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something; most children never do."""
+        """The pool.
+
+        A child process makes its own pool when it first sends something. Most children never send anything.
+        """
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()

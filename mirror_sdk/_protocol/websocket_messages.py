@@ -165,7 +165,7 @@ def _text(value: object) -> str | None:
 
 
 def _entries_after(after: int, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with greater numbers, and those without a number."""
+    """Return the entries with greater numbers, and the entries without a number."""
 
     def is_new(entry: object) -> bool:
         seq = entry.get("seq") if isinstance(entry, dict) else None

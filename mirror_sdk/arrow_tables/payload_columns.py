@@ -1,7 +1,7 @@
 """Decodes many payloads into typed columns: plain ones with Arrow, the others with :func:`mirror_sdk.values.decode`.
 
-A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare
-the columns with those of decoding value by value.
+A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the
+columns with the results of decoding value by value.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def check_device(name: str) -> str:
 
 
 def complete_device(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the endpoint names that begin so; none if the mirror cannot be reached."""
+    """Return the endpoint names that begin with the typed text. Empty if the mirror cannot be reached."""
     with suppress(MirrorError), MirrorClient.from_env(timeout=_COMPLETION_SECONDS) as client:
         found = client.devices.list(filters={"endpoint_name__gte": incomplete}, limit=50)
         return [device.endpoint_name for device in found if device.endpoint_name.startswith(incomplete)]

@@ -156,7 +156,7 @@ class AsyncFleet(AsyncClientGroup):
 
         Args:
             folder: The folder to write: one that does not exist or is empty.
-            devices: See :meth:`snapshot` for this argument and those up to ``compression``.
+            devices: See :meth:`snapshot` for this argument and all arguments up to ``compression``.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.

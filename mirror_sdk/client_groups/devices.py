@@ -203,7 +203,8 @@ class Devices(ClientGroup):
                 ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``.
             end: Before this instant.
             event_types: Only events of these types: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: The maximum number of events. If there are more, the newest ones are returned. ``None`` returns all.
+            limit: The maximum number of events. If there are more events, the newest events are returned. ``None``
+                returns all.
             timeout: Seconds for all pages together. By default the client's limit applies to each page.
 
         Raises:
@@ -245,7 +246,7 @@ class Devices(ClientGroup):
             begin: Only events at this instant or later, in any form that :meth:`events` accepts.
             end: Before this instant.
             event_types: Only events of these types.
-            limit: The maximum number of events to return, the newest ones.
+            limit: The maximum number of events to return. If there are more, the newest events are returned.
             tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for all pages together. By default the client's limit applies to each page.
 

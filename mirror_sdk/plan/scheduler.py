@@ -140,7 +140,7 @@ class ScheduledWrite:
 
 
 def raise_unless_device_specific(error: MirrorError) -> None:
-    """Raise the error again, unless it concerns one device only.
+    """Raise the error again, unless it concerns only one device.
 
     Raises:
         MirrorError: ``error`` itself.

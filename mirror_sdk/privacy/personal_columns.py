@@ -22,8 +22,8 @@ class PersonalColumn(NamedTuple):
 
     Attributes:
         column: Its name. A column whose name begins with it, such as one with the suffix of a join, is treated alike.
-        word: The beginning of its pseudonyms. The same string gets different pseudonyms in columns with different
-            words, so the pseudonyms do not reveal that a device uses its id as its name.
+        word: The beginning of its pseudonyms. In columns with different words, the same string gets different
+            pseudonyms. So the pseudonyms do not reveal that a device uses its id as its name.
         why: Why it is personal.
     """
 

@@ -165,7 +165,10 @@ def _matches_device(rule: PresubscriptionRule, device: Device) -> bool:
 
 
 def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Flow[None]:
-    """Drop devices with a subscription of this key. Beyond the request limit, drop those observed for any client."""
+    """Drop devices with a subscription of this key.
+
+    Only a limited number of devices is requested. Of the other devices, drop the resources that any client observes.
+    """
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     # Observed devices come first. For these, only a request shows whether the subscription belongs to this key.
     for number, device_id in enumerate(sorted(device_ids, key=lambda one: (one not in observed, one))):

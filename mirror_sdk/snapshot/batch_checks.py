@@ -115,7 +115,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
 
     Args:
         batch: The batch.
-        may_be_unchanged: Whether devices without resources are unchanged ones.
+        may_be_unchanged: Whether devices without resources have not changed.
         is_past: Whether it shows an earlier instant, for which ``subscribed`` is unknown.
 
     Raises:

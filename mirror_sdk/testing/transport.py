@@ -178,7 +178,7 @@ def _hold_seconds(request: httpx.Request) -> int:
 
 
 def _poll_request(request: httpx.Request, after: str | None, hold_seconds: float) -> httpx.Request:
-    """Return the poll with another position and hold. Without a position, it stays a poll without one."""
+    """Return the poll with another position and hold. A poll without a position stays without a position."""
     params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
     if after:
         params = params.set("after", after)

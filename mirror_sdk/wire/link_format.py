@@ -17,7 +17,7 @@ _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
 
 
 class Link(NamedTuple):
-    """A link; ``attributes`` by their names in lower case, with ``""`` for one without a value.
+    """A link. ``attributes`` has its attributes by their names in lower case. An attribute without a value has ``""``.
 
     If an attribute occurs twice, the first counts.
     """

@@ -29,7 +29,7 @@ def read_retention(_context: click.Context, parameter: click.Parameter, text: st
 
 
 def stop_with_stdin() -> None:
-    """Send SIGTERM to this process when its standard input ends: then the program that started it has ended."""
+    """Send SIGTERM to this process when its standard input ends, because the program that started it has then ended."""
 
     def run() -> None:
         # os.read, because sys.stdin has a lock, which this thread would still hold when the interpreter exits.

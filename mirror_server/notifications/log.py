@@ -36,7 +36,7 @@ MAX_ENTRIES = 10_000
 """The maximum number of entries in one message; the next poll gets the rest."""
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The size limit of one message. The entry that reaches it is the last one.
+"""The size limit of one message. The entry that reaches this size is the last entry of the message.
 
 The event loop encodes a message in one step, so other requests wait for that time.
 """

@@ -98,7 +98,7 @@ class _CachedObject:
     """The cached encoding of a device object, and when it was known to be current.
 
     Attributes:
-        for_others: The object for all applications except those in ``for_issuers``.
+        for_others: The object for all applications except the applications in ``for_issuers``.
         for_issuers: The object for each application with a failed write, which includes the error category.
         revision: The revision of the device.
         version: The version of the database at which this was the device's newest revision.

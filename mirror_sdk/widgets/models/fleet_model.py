@@ -203,7 +203,7 @@ class FleetResource:
 
 
 Act: TypeAlias = Callable[[], Exception | None]
-"""Waits for the end of an act, and returns its error; ``None`` if it succeeded."""
+"""Waits for the end of an act and returns the error. ``None`` if the act succeeded."""
 
 
 class FleetModel(Model):

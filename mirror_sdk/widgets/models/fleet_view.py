@@ -19,7 +19,7 @@ COLUMNS = (
     *("name", "status", "value", "sparkline", "last_contact", "failed", "drifting", "pending", "stale"),
     *("type", "state"),
 )
-"""The columns of a fleet table, besides those of attributes."""
+"""The columns of a fleet table, without the columns of attributes."""
 STATUS_NAMES = ("failed", "drifting", "pending", "stale", "never_reported", "offline", "in_sync")
 """The statuses of devices, worst first."""
 MAX_VIEW_NAME_LENGTH = 80

@@ -77,7 +77,7 @@ class Model:
         """Process events, in the order of arrival."""
 
     def note_overrun(self, count: int) -> None:
-        """Process a loss of events before the next ones. They may concern anything."""
+        """Process a loss of events. The lost events may concern anything."""
         del count
         self.receive([Event(kind=EventKind.GAP, received_at=utc_now())])
 

@@ -83,7 +83,7 @@ class WatcherModel(Model):
         plotted: The series chosen for the plot; if empty, the first ones are plotted.
         thresholds: The levels.
         selected: The highlighted series, if any.
-        total: The number of events, including earlier ones.
+        total: The number of all events, including earlier events.
         before: The number of earlier events.
         gaps: The number of losses that the service reported.
         lost: The number of lost events, as far as known.

@@ -111,7 +111,7 @@ def _endpoint(device: DeviceRow) -> dict[str, Any]:
 
 
 def _count_entries(session: Session, app_id: str) -> int:
-    """Return the number of entries in an application's log. Their numbers have no gaps, except those of a restore."""
+    """Return the number of entries in an application's log. Their numbers have no gaps, except after a restore."""
     found = logs.state(session, app_id)
     first_seq = session.scalar("SELECT min(seq) FROM notifications WHERE app_id = :app_id", app_id=app_id)
     return 0 if found is None or first_seq is None else (found.last_seq - int(first_seq) + 1) % NUMBERS_LEFT_OUT

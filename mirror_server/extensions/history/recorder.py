@@ -33,7 +33,10 @@ class HistoryRecorder:
 
     @extends(specname="lead")
     def start(self) -> None:
-        """Record the gap since the last server with a history, if there was one, and start the heartbeat."""
+        """Record the gap since the last server that kept a history, if there was such a server.
+
+        Then start the heartbeat.
+        """
         self._database.submit_durable(self._start)
         self._repeat_heartbeat()
 

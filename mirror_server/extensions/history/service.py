@@ -23,7 +23,7 @@ class OpenQuery:
     Attributes:
         taken_at: When it was opened.
         oldest_at: The oldest instant for which the history is complete.
-        revision: Number of the last change that it can contain. Rows that are stored later have larger ones.
+        revision: Number of the last change that it can contain. Rows that are stored later have larger revisions.
         resources: Closed with it.
     """
 

@@ -419,7 +419,7 @@ class RegistrationHandler:
     async def _structure(
         self, links: Links, payload: bytes, read_stored: Callable[[Session], list[AnnouncedResource]]
     ) -> Structure:
-        """Return the resources of a device. ``read_stored`` reads the stored ones if the links are incomplete."""
+        """Return the resources of a device. ``read_stored`` reads the stored resources if the links are incomplete."""
         stored = await self._query(read_stored) if links.to_discover else ()
         return structure_of(links, hash_of(payload), stored)
 
@@ -506,7 +506,7 @@ class RegistrationHandler:
         return read_links(payload, max_links=self._settings.max_coap_links)
 
     def _changed_values(self, device_id: str, published: Mapping[str, Content]) -> dict[str, Content]:
-        """Return the published values that differ from the stored ones.
+        """Return the published values that differ from the stored values.
 
         An update may repeat the links of the registration; a notification may have reported newer values in the
         meantime.

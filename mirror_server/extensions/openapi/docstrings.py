@@ -37,7 +37,7 @@ def meanings_of_attributes(model: type) -> dict[str, str]:
 def _in_markdown(text: str, module: str) -> str:
     """Join the lines of each paragraph, and replace references to constants by their values.
 
-    A constant is one of the module itself or, by its full name, of a module that it imports.
+    A constant belongs to the module itself or, by its full name, to a module that it imports.
     """
 
     def value(reference: re.Match[str]) -> str:

@@ -83,7 +83,10 @@ class RunningDevice:
                 self.note_sent(path, now)
 
     def recall(self, last_sent: Mapping[str, LastSent]) -> None:
-        """Restore the sent values from those that the service received. For other resources the baseline is used."""
+        """Restore the sent values from the values that the service received.
+
+        For other resources the baseline is used.
+        """
         baseline = {
             path: LastSent(None, resource.baseline_at)
             for path, resource in self.device.resources.items()

@@ -76,7 +76,7 @@ _IN_SPAN = (
 
 
 class Block(NamedTuple):
-    """A block of a segment. ``state_at`` and ``state_revision`` are those of a checkpoint."""
+    """A block of a segment. ``state_at`` and ``state_revision`` belong to a checkpoint."""
 
     segment_id: int
     block: int
@@ -179,7 +179,8 @@ def replace(session: Session, block: Block, bounds: Bounds, content: bytes) -> b
     """Replace the rows of a block. A block of the kind :data:`ROWS` without rows is deleted.
 
     Returns:
-        Whether it was replaced: false if its number of rows has changed, because the rows that were read are outdated.
+        Whether the block was replaced. False if its number of rows has changed, because the rows that were read are
+        then outdated.
     """
     where = "WHERE segment_id = :segment_id AND block = :block"
     key = {"segment_id": block.segment_id, "block": block.block}

@@ -45,7 +45,7 @@ class Option(IntEnum):
 
 EMPTY = 0x00
 BLOCK_BYTES = 1024
-"""The largest block, used unless the peer requests smaller ones."""
+"""The size of the largest block. It is used unless the peer requests smaller blocks."""
 _VERSION = 1
 _MAX_TOKEN_BYTES = 8
 _PAYLOAD_MARKER = 0xFF

@@ -1,7 +1,7 @@
 """The socket of a device: requests to one server, and responses to its requests, with or without DTLS.
 
-Messages, retransmissions and blocks are those of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device has
-a single peer. It also sends notifications and pings, and can be disconnected from its network.
+Messages, retransmissions and blocks use the code of the server (:mod:`mirror_server.extensions.lwm2m.coap`). A device
+has a single peer. It also sends notifications and pings, and can be disconnected from its network.
 
 Source: RFC 7252 section 4 (message layer), RFC 7959 (block-wise transfer), RFC 7641 (Observe).
 """

@@ -58,7 +58,7 @@ _CURES = {
 
 
 class RegistrationRejected(Exception):
-    """The server rejected the registration or its update. ``code`` is that of the response, such as ``4.03``."""
+    """The server rejected the registration or its update. ``code`` is the code of the response, such as ``4.03``."""
 
     def __init__(self, code: str, detail: str = "") -> None:
         cure = _CURES.get(code, "the log of the server may have the reason")
@@ -202,7 +202,7 @@ class LwM2MDevice:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it has a registration that it knows of. The server may have ended it."""
+        """Whether the device has a registration, as far as it knows. The server may have ended the registration."""
         return bool(self.registration_id)
 
     @property

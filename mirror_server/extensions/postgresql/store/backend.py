@@ -333,7 +333,10 @@ class PostgresBackend:
         return True
 
     def _begin(self, conflict_keys: str) -> str | None:
-        """Begin a transaction, after those with common locks. Connect again if the connection is broken."""
+        """Begin a transaction, after all transactions that have a lock in common with it.
+
+        Connect again if the connection is broken.
+        """
         command = _BEGIN.format(conflict_keys=conflict_keys)
         try:
             found = self._connection.run(command)
