@@ -28,8 +28,8 @@ class Network(httpx.BaseTransport):
 
     A connection belongs to one request until the body of its response is closed, and is reused only if it is idle
     afterwards. httpcore's pool counts connections instead: if a request is cancelled at the wrong moment, its
-    connection keeps its slot forever, and after 100 such requests no request is sent any more (encode/httpcore 830,
-    1093). Here there is no count, so a connection that is lost cannot block the others.
+    connection keeps its slot forever. After 100 such requests, no request is sent any more (encode/httpcore 830, 1093).
+    Here there is no count, so a connection that is lost cannot block the others.
 
     Args:
         base_url: Where the requests go.
