@@ -248,7 +248,9 @@ class Pages:
                 " seems to ignore after="
             )
         if page.has_more and not ids:
-            raise UnexpectedResponse(f"page {self._count} of the list is empty but announces more entries")
+            raise UnexpectedResponse(
+                f"page {self._count} of the list is empty but announces more entries; {CHECK_ADDRESS}"
+            )
         self._bounds |= bounds
         return ids[-1] if page.has_more else None
 
@@ -775,7 +777,7 @@ def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str 
             if not meets(value, expected):
                 raise UnexpectedResponse(
                     f"requested devices with {name}={_quoted(requested)}, but the response has one with {field}"
-                    f" {_quoted(value)}"
+                    f" {_quoted(value)}; the service seems to ignore this filter"
                 )
 
 

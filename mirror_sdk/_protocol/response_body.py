@@ -55,7 +55,10 @@ class Decompressor:
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip"}:
-            raise UnexpectedResponse(f"the response has content encoding {encoding[:40]!r}, which was not requested")
+            raise UnexpectedResponse(
+                f"the response has content encoding {encoding[:40]!r}, which was not requested; check the proxy of the"
+                " service"
+            )
         self._decompressor = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def decompress(self, raw: bytes) -> Iterator[bytes]:
@@ -117,7 +120,8 @@ class BodyCollector:
     def _require(self, byte_count: int) -> None:
         if byte_count > self._max_bytes:
             raise UnexpectedResponse(
-                f"the response has more than {self._max_bytes} bytes after decompression, which is the limit"
+                f"the response has more than {self._max_bytes} bytes after decompression, which is the limit;"
+                " request less at a time"
             )
 
 

@@ -59,7 +59,7 @@ def _read(file: Path) -> pd.DataFrame:
         for row in rows:
             cells = [row[name] for name in _COLUMNS]
             if None in cells:
-                raise _wrong(f"line {rows.line_num} of {file.name} is too short")
+                raise _wrong(f"line {rows.line_num} of {file.name} is too short; it needs {', '.join(_COLUMNS)}")
             # A decimal comma may have split a number, so that only its first part is the value.
             if any(row.get(None) or ()):
                 raise _wrong(

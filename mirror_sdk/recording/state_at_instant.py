@@ -113,7 +113,11 @@ def changes(
 def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
     """Return the last value of each resource at an instant, sorted by device and path."""
     if values.begins_at is None or values.begins_at > instant:
-        start = "is empty" if values.begins_at is None else f"starts at {write_timestamp(values.begins_at)}"
+        start = (
+            "is empty; record events first"
+            if values.begins_at is None
+            else f"starts at {write_timestamp(values.begins_at)}; pass a later instant"
+        )
         raise InvalidValue(f"{write_timestamp(instant)} is before the recording, which {start}")
     rows = values.rows[values.rows["known_from"] <= instant]
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY).sort_index()

@@ -88,7 +88,7 @@ class SnapshotDataset(JsonForm):
         try:
             listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
-            raise InvalidValue(f"{folder} is not a dataset that client.fleet.dataset() wrote") from exc
+            raise InvalidValue(f"{folder} is not a dataset; pass a folder that client.fleet.dataset() wrote") from exc
         try:
             contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:

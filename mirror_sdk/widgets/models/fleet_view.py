@@ -120,7 +120,7 @@ class ViewFile:
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            raise InvalidValue(f"{self.file} is not a JSON file: {error}") from error
+            raise InvalidValue(f"{self.file} is not a JSON file: {error}; repair it, or pass another file") from error
         if not isinstance(content, dict) or not all(isinstance(view, dict) for view in content.values()):
             raise InvalidValue(f"{self.file} must contain a JSON object with a view for each name")
         try:

@@ -301,7 +301,9 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
                 lambda: self, remote_addr=(server.host, server.port), family=family
             )
         except OSError as error:
-            raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
+            raise Unreachable(
+                f"{server} cannot be reached: {error.strerror or error}; check the address and the network"
+            ) from error
         if key is not None:
             try:
                 self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
