@@ -142,8 +142,8 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     Raises:
         ConfigError: The address, the key, the timeout or the limit is invalid. A request also raises it if no asyncio
-            event loop is running, if the running loop is not the one of the first request, or if the certificates in
-            ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
+            event loop is running, or if the loop differs from the loop of the first request. The same happens if the
+            certificates in ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> Self:
         """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        When it replays, the client needs no service, no address and no key, so that you can ship a notebook with its
+        When the client replays, it needs no service, no address and no key. So you can ship a notebook with its
         cassette and run it anywhere. When it records, it is set up like the client of :meth:`from_env`, and the file is
         written when the client is closed.
 
@@ -446,7 +446,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
+            path: The resource path. For a table: the path to use for all its devices, instead of the column ``path``.
             timeout: Seconds for the whole call. By default the client's limit applies; for a table, to each row.
 
         Raises:
@@ -469,7 +469,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> None:
         """End the subscription to a resource. A missing subscription or resource is not an error.
 
-        The arguments and the other errors are those of :meth:`subscribe`.
+        The arguments and the other errors are the same as for :meth:`subscribe`.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -661,8 +661,8 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
-                future ones.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all devices,
+                including future devices.
             paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths, gaps and
                 unknown entries. ``None`` selects every event. Values arrive only if a rule or a subscription of this
                 key covers them. A :class:`NotSubscribedWarning` lists the patterns and devices that are not covered.
@@ -748,7 +748,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        The devices are fetched one by one, each at a different instant; ``client.fleet.snapshot()`` returns a whole
+        The devices are fetched one by one, each at a different instant. ``client.fleet.snapshot()`` returns a whole
         fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
         no path has a row, an :class:`EmptyTableWarning` is issued.
 

@@ -1,4 +1,4 @@
-"""Finds the device that a caller names: by its id, by its endpoint name, or by an object that has its id.
+"""Finds the device that a caller names by an id, by an endpoint name, or by an object with an id.
 
 A string of 32 hexadecimal digits is always a device id. An id needs no request. A name that looks like an id is never
 looked up, so no device can impersonate another. The client looks up any other string in the directory: first as an id,

@@ -334,7 +334,7 @@ class Services:
     def probe(self) -> Future[None]:
         """Write something, to check the disk; the future raises the error of the write.
 
-        Requests without a key may cause it, so concurrent calls share one write.
+        Requests without a key may cause this write, so concurrent calls share one write.
         """
         if self._probe is None or self._probe.done():
             self._probe = self.database.submit(Session.probe)

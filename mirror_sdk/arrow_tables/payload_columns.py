@@ -1,4 +1,6 @@
-"""Decodes many payloads into typed columns: plain ones with Arrow, the others with :func:`mirror_sdk.values.decode`.
+"""Decodes many payloads into typed columns.
+
+Arrow decodes the plain payloads, and :func:`mirror_sdk.values.decode` the others.
 
 A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the
 columns with the results of decoding value by value.

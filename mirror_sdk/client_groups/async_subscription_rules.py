@@ -123,7 +123,7 @@ class AsyncSubscriptionRules(AsyncClientGroup):
         return await self._session.run(remove_rules(rules), timeout)
 
     async def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, including those of other programs with this key; see :meth:`remove`.
+        """Remove all presubscription rules, including the rules of other programs with this key. See :meth:`remove`.
 
         >>> await client.subscriptions.rules.delete_all()
         """

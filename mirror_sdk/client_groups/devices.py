@@ -195,7 +195,7 @@ class Devices(ClientGroup):
         """Return when devices registered, updated their registration and deregistered, the oldest first.
 
         The notification log sends these events to programs that are connected at the time. This list is for programs
-        that connect later. The service keeps it for a month, unless its operator chose another time.
+        that connect later. The service keeps events for a month, unless its operator chose another time.
 
         Args:
             devices: Only events of these devices. ``None`` returns the events of all devices.

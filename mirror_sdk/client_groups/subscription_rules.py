@@ -124,7 +124,7 @@ class SubscriptionRules(ClientGroup):
         return self._session.run(remove_rules(rules), timeout)
 
     def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, including those of other programs with this key; see :meth:`remove`.
+        """Remove all presubscription rules, including the rules of other programs with this key. See :meth:`remove`.
 
         >>> client.subscriptions.rules.delete_all()
         """

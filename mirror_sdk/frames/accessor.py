@@ -185,7 +185,7 @@ class MirrorAccessor(HistoryMethods):
             on: The columns to join on, which both tables must have. By default ``device_id`` and ``path``, or whichever
                 of these two both tables have. In a ``left`` or ``inner`` join by a category, a missing value matches
                 nothing.
-            how: The tables whose rows are kept without a match: ``left`` (this one), ``right`` (the other one),
+            how: The tables whose rows are kept without a match: ``left`` (this table), ``right`` (the other table),
                 ``outer`` (both) or ``inner`` (neither).
             suffix: Appended to the name of a column of the other table if this table has a column of that name.
 

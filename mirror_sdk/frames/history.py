@@ -38,7 +38,7 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`HISTORY_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`HISTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 

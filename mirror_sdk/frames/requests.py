@@ -89,7 +89,7 @@ def requests_frame(
         server: Address of the service.
 
     Returns:
-        A frame with these columns, those of :data:`REQUESTS_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`REQUESTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

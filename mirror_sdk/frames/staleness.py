@@ -68,7 +68,7 @@ def stale_devices(
         devices: The directory, as returned by ``client.devices.list()``, or its table.
 
     Returns:
-        A frame with these columns, those of :data:`STALE_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`STALE_SCHEMA`, even if it has no rows:
 
         {columns}
 

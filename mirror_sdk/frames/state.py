@@ -40,7 +40,7 @@ def state_frame(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`STATE_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`STATE_SCHEMA`, even if it has no rows:
 
         {columns}
 
@@ -62,7 +62,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """Return the table of devices: one row per device, in order.
 
     Returns:
-        A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -55,7 +55,7 @@ class ScheduledWrite:
 
     @property
     def status(self) -> RequestStatus:
-        """The status of its request."""
+        """The status of the request."""
         return request_status(self.request)
 
     @property

@@ -54,7 +54,7 @@ class Column:
     """A column, or a level of an index.
 
     Attributes:
-        name: Its name; ``None`` if it has none.
+        name: The name of the column. ``None`` if it has no name.
         cells: Its cells.
         path: The resource whose values it has, for a column of a wide table.
     """

@@ -1,7 +1,8 @@
 """The rules of a recording: warns of paths without a subscription, and adds rules while it records.
 
-All clients of an access key share its rules, so a recorder removes only those that it added itself. They are saved in
-the sidecar folder before they are added. If the recorder is killed, the next one with the folder removes them.
+All clients of an access key share the rules of the key. So a recorder removes only the rules that it has added itself.
+They are saved in the sidecar folder before they are added. If the recorder is killed, the next recorder with the
+folder removes them.
 
 Nothing else in here does I/O: it yields the requests, and the client sends them.
 """

@@ -180,7 +180,7 @@ def _no_value_at(path: str, readings: Mapping[str, DecodedValue]) -> str:
 def encode(
     value: object, path: str, content_type: str | None = None, *, allow_read_only: bool = False
 ) -> tuple[bytes, str]:
-    """Encode a value as the payload of a write, after checking it against the declaration of its path.
+    """Check a value against the declaration of its path, and encode it as the payload of a write.
 
     Args:
         value: A ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these. For a

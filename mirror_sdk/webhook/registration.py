@@ -43,7 +43,7 @@ class RegisteredWebhook:
 
     Attributes:
         url: The address it was registered with.
-        token: The token it was registered with. Another program registers another one.
+        token: The token it was registered with. Another program registers another webhook.
         log_end: The end of the service's log at the registration; ``None`` if the service has no such log.
         is_replaced: Whether another program with the same key removed this webhook, or registered another.
     """

@@ -1,4 +1,4 @@
-"""The events of a client for all its widgets: one poller for all of them, and a bounded buffer for each."""
+"""The events of a client for all its widgets. All widgets share one poller, and each has a bounded buffer."""
 
 from __future__ import annotations
 

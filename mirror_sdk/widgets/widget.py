@@ -61,9 +61,9 @@ class Host(NamedTuple):
 class MirrorWidget(LazyModule):
     """A widget of a client.
 
-    Its threads run until :meth:`close`, the end of its ``with`` block or of the kernel, or until its client is closed.
-    They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at the end
-    of its ``__init__``.
+    Its threads run until :meth:`close`, until the end of the ``with`` block or of the kernel, or until the client is
+    closed. They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at
+    the end of its ``__init__``.
 
     Args:
         client: The mirror. It has to stay open as long as the widget.
@@ -72,8 +72,8 @@ class MirrorWidget(LazyModule):
         keep_previous: Whether earlier widgets stay open. By default, a new widget closes the widgets of the previous
             run of its cell. If the notebook does not say which cell is running, the new widget closes all widgets of
             its kind for the same mirror and key.
-        host: The widget that displays this one as a part of itself: ``bridge.part(name)`` there. The part uses the
-            thread and the connection of its host. By default a widget is displayed by itself.
+        host: The widget that contains this widget as a part, with ``bridge.part(name)``. The part uses the thread and
+            the connection of its host. By default a widget is displayed by itself.
 
     Raises:
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.

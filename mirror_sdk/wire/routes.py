@@ -49,7 +49,7 @@ SIMULATOR_REGISTRATION = "/sim/v1/devices/{device_id}/registration"
 SIMULATOR_CLOCK = "/sim/v1/clock"
 
 NEWEST_CONNECT = "/v2"
-"""The version of paths that begin with :data:`UNVERSIONED`: the newest one, as in the public API."""
+"""The version of paths that begin with :data:`UNVERSIONED`. As in the public API, this is the newest version."""
 UNVERSIONED = ("/subscriptions", "/notification")
 """The beginnings of paths that older programs request without a version."""
 

@@ -61,7 +61,7 @@ class Slots:
 
     Args:
         limit: The number of slots.
-        share: The share of them that one application may have, up to 1. It may have at least one slot.
+        share: The share of the slots that one application may have, up to 1. It may have at least one slot.
         usage: What uses the slots, for an error message: ``open polls, streams and websockets``.
         reason: The ``reason`` of the error if no slot is free.
         retry_seconds: When to retry after that error.

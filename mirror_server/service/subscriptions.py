@@ -204,7 +204,7 @@ class SubscriptionService:
             self.notify(session, [(event, event.changed_at, subscribers)])
 
     def notify(self, session: Session, observed: Iterable[tuple[Observation, Instant, Subscribers]]) -> None:
-        """Append observation events to the logs of the subscribers; each has its observation and its time."""
+        """Append observation events to the logs of the subscribers. Each event has its observation and its time."""
         self._log.append(session, NOTIFICATIONS, _entries(observed))
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 DEFER = "mirror.defer"
 """Key of the WSGI environment for the callable that accepts a deferred or streamed response.
 
-A server that can wait without a thread sets it. It returns whether it accepted the response; it rejects one beyond its
-limit.
+A server that can wait without a thread sets it. It returns whether it accepted the response. It rejects a response if
+there are too many.
 """
 
 

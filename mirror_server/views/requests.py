@@ -160,7 +160,7 @@ def services() -> Services:
 
 
 def request_id(environ: WSGIEnvironment) -> str:
-    """Return the id of the request: the client's own if it is valid, else a generated one."""
+    """Return the id of the request. This is the id from the client if it is valid, otherwise a generated id."""
     if _REQUEST_ID not in environ:
         client_id = environ.get(_REQUEST_ID_VARIABLE, "")
         environ[_REQUEST_ID] = client_id if _CLIENT_REQUEST_ID.fullmatch(client_id) else token_hex(16)

@@ -124,7 +124,7 @@ def when_read(
 
 
 def when_deleted(stored: Future[bool], missing: ApiError) -> Response:
-    """Respond when the deletion is on disk; with the error ``missing`` if there was nothing to delete."""
+    """Respond when the deletion is on disk. If there was nothing to delete, respond with the error ``missing``."""
 
     def response(existed: bool) -> Response:
         if not existed:
@@ -248,7 +248,7 @@ def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_by
     """Return the response for an exception, raised at once or while a response was pending.
 
     Args:
-        error: Any exception. Unexpected ones are logged.
+        error: Any exception. Unexpected errors are logged.
         environ: The request.
         max_body_bytes: Maximum size of a body.
     """

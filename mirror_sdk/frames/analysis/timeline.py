@@ -212,7 +212,7 @@ def timeline_of(
 
 
 def warn_of_units(timeline: Timeline) -> None:
-    """Warn if the numbers of a resource are in several units; an unknown unit counts as another one.
+    """Warn if the numbers of a resource are in several units. An unknown unit counts as a different unit.
 
     Warns:
         UnitWarning: A resource has several units.

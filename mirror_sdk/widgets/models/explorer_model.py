@@ -76,7 +76,7 @@ class Card:
     Attributes:
         name: Its name.
         id: Its id.
-        type: Its endpoint type; empty if it has none.
+        type: The endpoint type. Empty if the device has none.
         description: Its description in the directory.
         state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
         attributes: The names and values of its custom attributes.

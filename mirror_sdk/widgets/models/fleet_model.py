@@ -102,7 +102,7 @@ class DeviceSummary:
         counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
         last_reported_at: The time of its last report of anything.
         readings: The last number or boolean of each resource, by path.
-        main_path: The path of its main value; empty if it has reported no number and no boolean.
+        main_path: The path of the main value. Empty if the device has reported neither a number nor a boolean.
     """
 
     device: Device

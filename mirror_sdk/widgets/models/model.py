@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 class Run(Protocol):
-    """Makes a call, on this thread or another one, and later delivers its result or its error."""
+    """Makes a call, on this thread or another thread. Later it delivers the result or the error."""
 
     def __call__(
         self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /

@@ -57,7 +57,7 @@ RATE_SECONDS = 10
 
 
 class WatcherModel(Model):
-    """The newest events of chosen resources: earlier and new ones.
+    """The newest events of chosen resources: events from before the start, and new events.
 
     While it is paused, the display does not change, and events are still collected.
 
@@ -80,7 +80,7 @@ class WatcherModel(Model):
     Attributes:
         recording: The recording of the chosen events.
         window: The time interval of the plot.
-        plotted: The series chosen for the plot; if empty, the first ones are plotted.
+        plotted: The series chosen for the plot. If none is chosen, the first series are plotted.
         thresholds: The levels.
         selected: The highlighted series, if any.
         total: The number of all events, including earlier events.
@@ -262,7 +262,7 @@ class WatcherModel(Model):
         self.changed()
 
     def plot_texts(self, texts: Collection[str]) -> None:
-        """Plot the series with these names, see :func:`series_text`. Plotted ones come first."""
+        """Plot the series with these names, see :func:`series_text`. Series that are already plotted come first."""
         chosen = [key for key in self._newest if series_text(key) in set(texts)]
         drawn = [key for key in self.drawn if key in chosen]
         self.plot([*drawn, *(key for key in chosen if key not in drawn)])
@@ -341,7 +341,7 @@ class WatcherModel(Model):
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
-        """The series of the plot: the chosen ones, or the first numbers and states.
+        """The series of the plot: the chosen series, or the first series of numbers and states.
 
         Strings that never change, such as a serial number, are only plotted if they are chosen.
         """

@@ -67,7 +67,7 @@ class DelayedRequests:
         return None if "async-id" in request.args else self.delay(submission)
 
     def delay(self, submission: CommandSubmission) -> Handling:
-        """Delay a request that is about to be queued until its 202 was sent or its client is gone."""
+        """Delay a new request until its 202 was sent or its client is gone."""
         device_id, async_id = submission.device_id, submission.async_id
 
         def queued(session: Session, context: CommandContext) -> None:

@@ -52,7 +52,7 @@ def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None 
 
 
 def name_of_rewrite(name: str) -> str:
-    """Return a new name for the remaining rows of a file. Its suffix is longer than that of a leader's files."""
+    """Return a new name for the remaining rows of a file. The suffix is longer than the suffix of a leader's files."""
     return f"{part_prefix(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
 
 

@@ -75,7 +75,7 @@ class HistoryPage:
 def arrow_stream(
     page: HistoryPage, compression: Compression, cursor: Callable[[Position], str], end: Callable[[], bytes]
 ) -> Generator[bytes]:
-    """Return the stream. Each batch has the cursor after its rows; the last one is empty and has the end.
+    """Return the stream. Each batch has the cursor after its rows. The last batch is empty and has the end marker.
 
     Args:
         page: The rows.

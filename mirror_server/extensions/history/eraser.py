@@ -1,9 +1,9 @@
 """Erases devices from segments, checkpoints and files.
 
 The rows of an erased device are not returned from the moment it is erased. This module deletes them. The remaining
-rows of a file are written under another name. In one transaction the database replaces the old name by the new one, if
-the old one is still valid. So a former leader restores nothing. A device is erased when the old files are deleted too,
-and those of killed processes. The database lists the old files until then.
+rows of a file are written under another name. In one transaction, the database replaces the old name by the new name,
+if the old name is still valid. So a former leader restores nothing. A device is erased when the old files are deleted
+too, and those of killed processes. The database lists the old files until then.
 """
 
 from __future__ import annotations

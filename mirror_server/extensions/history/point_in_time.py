@@ -101,7 +101,7 @@ class RowsUpTo(RowFilter):
 def latest_rows(batch: pa.RecordBatch, flags: Flags | None = None) -> pa.RecordBatch:
     """Return the rows of a sorted batch that determine the final state; optionally only flagged rows.
 
-    Results can be combined: the latest rows of a result and more rows are the latest rows of all of them.
+    Results can be combined. To get the latest rows of all rows, pass an earlier result together with more rows.
     """
     kinds = batch.column("what")
     known = np.ones(batch.num_rows, np.bool_) if flags is None else flags
@@ -140,8 +140,8 @@ def states(batches: Iterable[pa.RecordBatch], instant: Instant) -> Iterator[pa.R
     """Return the state after sorted rows, with a row for each known resource. No batch is empty.
 
     The columns of the device are ``device_id``, ``endpoint_name`` and ``registered``, which is null if it is unknown.
-    The others are those of :class:`mirror_server.store.resources.ResourceRow` that the history has. A device without
-    known resources has one row without a path.
+    The other columns are the columns of :class:`mirror_server.store.resources.ResourceRow` that the history has. A
+    device without known resources has one row without a path.
 
     ``reported_at`` is the row's ``changed_at``, so it is never after the instant. ``reported_origin`` is as in the
     mirror. A write that had not ended has neither revision nor category.

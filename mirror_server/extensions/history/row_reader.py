@@ -200,7 +200,7 @@ def _open_file(archive: Archive, database: Database, name: str) -> object:
 def batches_of(
     chunk: OrderedRows, where: RowFilter | None = None, *, descending: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Return the selected rows of a chunk, or all, group by group. Errors are those of pyarrow."""
+    """Return the selected rows of a chunk, or all, group by group. Errors come from pyarrow."""
     with ParquetRows(chunk.source()) as rows:
         for group in reversed(rows.groups) if descending else rows.groups:
             if where is None:

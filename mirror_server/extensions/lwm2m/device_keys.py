@@ -178,7 +178,7 @@ def list_all(session: Session) -> list[DeviceKey]:
 
 
 def delete(session: Session, endpoint_name: str) -> bool:
-    """Delete the key of a device. Return whether it had one."""
+    """Delete the key of a device. Return whether there was a key."""
     if not session.run("DELETE FROM device_keys WHERE endpoint_name = :name", name=endpoint_name):
         return False
     _note_change(session)

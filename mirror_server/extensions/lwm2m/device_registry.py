@@ -44,10 +44,10 @@ class RegisteredDevice(RegistrationParameters):
         links_hash: The hash of its links.
         to_discover: The paths that it registered without resources and that were not discovered yet.
         tokens: Paths of auto-observed resources, by the hexadecimal tokens of their notifications.
-        last_seen_at: The time of its last message, or 0 if it is in queue mode and known to sleep.
+        last_seen_at: The time of the last message. 0 if the device is in queue mode and certainly sleeps.
         is_address_fresh: Whether a message arrived from its address since the service started.
         is_silent: Whether it did not respond to the last request and has sent nothing since then.
-        is_reachable: False if nothing can be sent to it before its next message.
+        is_reachable: False if the server cannot send anything to the device before its next message.
         observed: The observed resources, by path.
         read_formats: The content formats for reads, by path, if not the first one to try.
         write_formats: The same for writes.

@@ -45,7 +45,7 @@ class LinkedResource:
 
     Attributes:
         announced: The resource for the directory.
-        auto_token: The token of its notifications if it is auto-observed, otherwise ``None``.
+        auto_token: The token of its notifications, if the resource is auto-observed. Otherwise ``None``.
         published: The value in the link.
     """
 

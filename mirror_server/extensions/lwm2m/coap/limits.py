@@ -59,7 +59,8 @@ class CoapLimits:
         handshake_seconds: The time limit for a handshake.
         sessions: The maximum number of DTLS sessions. If the limit is reached, a new session replaces the session that
             was idle for the longest time.
-        sessions_of_identity: The same for one identity, which may change its address now and then.
+        sessions_of_identity: The same for one identity. A device with this identity may change its address now and
+            then.
         receive_buffer_bytes: The size of the kernel's receive buffer, for bursts.
     """
 

@@ -49,7 +49,7 @@ class DeviceResource:
 
     Attributes:
         path: Its path, such as ``/3303/0/5700``.
-        value: Its value, or ``None`` if it has none, for example because it is executable.
+        value: The value, or ``None`` if the resource has no value, for example because it is executable.
         writable: Whether the server can write it.
         observable: Whether it is announced as observable.
         auto_observed_token: If set, changes are sent without an observe request, with this token of two bytes.
