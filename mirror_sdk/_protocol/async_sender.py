@@ -229,7 +229,7 @@ class AsyncSender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time for that.
+            CallTimeout: The call has no time left for the pause.
         """
         self.require_time(pause, deadline)
         await self._sleep(pause.seconds)

@@ -183,7 +183,7 @@ class Sender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time for that.
+            CallTimeout: The call has no time left for the pause.
         """
         self.require_time(pause, deadline)
         self._sleep(pause.seconds)

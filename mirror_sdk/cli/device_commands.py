@@ -191,7 +191,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
     """Read the value at PATH from a DEVICE now, and wait for its response.
 
     To see the last reported value without contacting the device, use 'mirror get'.
-    With a real device, PATH can also be an object instance, such as /3303/0; this reads all its resources.
+    With a real device, PATH can also be an object instance, such as /3303/0. This reads all resources of the instance.
 
     \b
       mirror read weather-station-01 /3303/0/5700

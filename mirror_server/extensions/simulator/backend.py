@@ -214,7 +214,7 @@ class SimulatorBackend:
             self._fleet.report(turn, running, only=path)
 
     def remove_resource(self, device_id: str, path: str) -> None:
-        """Remove a resource of the device. The service learns of it at the next registration update.
+        """Remove a resource of the device. The service learns of the removal at the next registration update.
 
         Raises:
             UnknownSimulatedDevice: There is no such device.
