@@ -1,4 +1,7 @@
-"""A typed client for a device state mirror. ``mirror help client`` introduces it."""
+"""A typed client for a device state mirror. ``mirror help client`` introduces it.
+
+In these descriptions, *the service* is the server at the other end, which may be a server of another vendor.
+"""
 
 import sys
 from importlib import import_module

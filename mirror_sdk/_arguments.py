@@ -155,7 +155,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
     Raises:
         TypeError: ``paths`` is a single string instead of a list, or contains something other than strings.
-        InvalidValue: A ``*`` is not at the end of one, or one can match no path.
+        InvalidValue: A pattern has a ``*`` before its end, or can match no path.
     """
     if isinstance(paths, str):
         raise TypeError(f"paths={paths!r} must be a list of str; write paths=[{paths!r}]")

@@ -62,7 +62,9 @@ if TYPE_CHECKING:
 
 
 class AsyncMirrorClient(WithAttributeSuggestions):
-    """A client of a device state mirror. Any number of tasks of one event loop may use one client at once.
+    """A client of a device state mirror.
+
+    Any number of tasks on the same event loop may use the client at the same time.
 
     Where to find things::
 
@@ -119,11 +121,11 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     A string of 32 hexadecimal digits is an id and needs no request. The client looks up any other string in the
     directory, all names of a list together. An id takes precedence over a name. If several devices have the same name,
-    the client uses the one that is registered. If a call only reads the mirror, the client caches the id for 30
-    seconds. Calls that send a request to a device or subscribe look up the name every time, so that a write never
-    reaches the device that had the name before. A string that names no device raises :class:`UnknownDevice`, a
-    :class:`NotFound` that lists similar names. If several devices have the name, and none or several of them are
-    registered, the call raises :class:`AmbiguousName`, which lists their ids.
+    the client uses the registered device. If a call only reads the mirror, the client caches the id for 30 seconds.
+    Calls that send a request to a device or subscribe look up the name every time, so that a write never reaches the
+    device that had the name before. A string that names no device raises :class:`UnknownDevice`, a :class:`NotFound`
+    that lists similar names. If several devices have the name, and none or several of them are registered, the call
+    raises :class:`AmbiguousName`, which lists their ids.
 
     You can type the examples into ``python -m asyncio`` and notebooks, where ``await`` works at the top level. In them
     ``light`` and ``station`` are devices, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
@@ -140,8 +142,8 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     Raises:
         ConfigError: The address, the key, the timeout or the limit is invalid. A request also raises it if no asyncio
-            event loop is running, if the running loop is not the one of the first request, or if the certificates in
-            ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
+            event loop is running, or if the loop differs from the loop of the first request. The same happens if the
+            certificates in ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
     """
 
     def __init__(
@@ -218,7 +220,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> Self:
         """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        When it replays, the client needs no service, no address and no key, so that you can ship a notebook with its
+        When the client replays, it needs no service, no address and no key. So you can ship a notebook with its
         cassette and run it anywhere. When it records, it is set up like the client of :meth:`from_env`, and the file is
         written when the client is closed.
 
@@ -377,13 +379,13 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
             if_match: The resource, desired value or revision that you expect. The service rejects the write if it has
-                accepted another one in the meantime, or if the status of the last one has changed.
+                accepted another write in the meantime, or if the status of the last write has changed.
 
         Raises:
             InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
-            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
+            PreconditionFailed: The desired value differs from ``if_match``. Nothing was sent to the device.
             WriteRejected: The device rejects the write.
             DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
             WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
@@ -437,14 +439,14 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     async def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """Subscribe to a resource, or to those in a table, so that their values arrive as events.
+        """Subscribe to a resource, or to the resources in a table. Their values then arrive as events.
 
         A full registration of the device ends the subscription. A rule lasts; see ``client.subscriptions.rules``.
 
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path. For a table, one path to use for all its devices, instead of its column ``path``.
+            path: The resource path. For a table: the path to use for all its devices, instead of the column ``path``.
             timeout: Seconds for the whole call. By default the client's limit applies; for a table, to each row.
 
         Raises:
@@ -467,7 +469,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> None:
         """End the subscription to a resource. A missing subscription or resource is not an error.
 
-        The arguments and the other errors are those of :meth:`subscribe`.
+        The arguments and the other errors are the same as for :meth:`subscribe`.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -500,9 +502,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
                 a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
             path: With ``value``, the resource of each device to write, instead of the table's ``path``.
-            if_match: Whether to write each value only while the desired value is still the one in the table, according
-                to its ``desired_revision``. If the resource has been written since then, the row is rejected with the
-                check ``changed`` and the current value, here or in ``apply()``; the others are written.
+            if_match: Whether to write a value only if the desired value has not changed since the table was read. The
+                column ``desired_revision`` shows this. If the resource has been written since then, the row is rejected
+                with the check ``changed`` and the current value, here or in ``apply()``; the others are written.
             read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
                 undone. Each read waits 20 s for its device; sleeping devices are not read. By default, planning sends
                 no request to a device.
@@ -659,8 +661,8 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all, including
-                future ones.
+            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all devices,
+                including future devices.
             paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths, gaps and
                 unknown entries. ``None`` selects every event. Values arrive only if a rule or a subscription of this
                 key covers them. A :class:`NotSubscribedWarning` lists the patterns and devices that are not covered.
@@ -746,7 +748,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        The devices are fetched one by one, each at a different instant; ``client.fleet.snapshot()`` returns a whole
+        The devices are fetched one by one, each at a different instant. ``client.fleet.snapshot()`` returns a whole
         fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
         no path has a row, an :class:`EmptyTableWarning` is issued.
 
@@ -957,7 +959,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         Args:
             instant: A datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or how long ago it
                 was: ``"2h"`` or a timedelta.
-            devices: See ``client.fleet.snapshot()`` for this argument and those below.
+            devices: See ``client.fleet.snapshot()`` for this argument and the arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: The current state of the devices: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.
@@ -1058,7 +1060,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         Args:
             begin: Only changes after this instant. See :meth:`history` for the accepted forms.
             end: Only changes up to this instant; ``None`` means now.
-            devices: See :meth:`history` for this argument and those below.
+            devices: See :meth:`history` for this argument and the arguments below.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: The current state of the devices: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.

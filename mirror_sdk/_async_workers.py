@@ -93,7 +93,7 @@ class AsyncWorker:
             await self.ended(timeout_seconds)
 
     async def ended(self, timeout_seconds: float | None = None) -> None:
-        """Wait until the task has ended, up to ``timeout_seconds``; do not wait for one of another event loop."""
+        """Wait until the task has ended, up to ``timeout_seconds``. Do not wait for a task of another event loop."""
         if self._task is not None and self.is_running and self._task.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([self._task], timeout=timeout_seconds)
 

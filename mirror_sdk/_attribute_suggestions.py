@@ -1,4 +1,4 @@
-"""The base of a client and its groups: completes public members, and suggests the right name for a wrong one.
+"""The base of a client and its groups. It completes public members, and suggests the right name for a mistyped name.
 
 A client has about 60 methods in nine groups, so a guessed name is often right and only its group is wrong.
 """
@@ -81,7 +81,10 @@ def _cure(owner: WithAttributeSuggestions, name: str) -> str:
 
 
 def _similar_members(owner: WithAttributeSuggestions, name: str) -> list[str]:
-    """Return the most similar members of the owner; if it has none, those of its groups, and so on."""
+    """Return the most similar members of the owner.
+
+    If there are none, continue with the members of its groups, and so on.
+    """
     nearest: dict[int, dict[str, float]] = {}
     for member in _members_of(owner):
         parts = _parts(member.removeprefix(owner._expression))
@@ -99,7 +102,7 @@ def _same_name(client: WithAttributeSuggestions, name: str) -> list[str]:
 
 
 def _members_of(owner: WithAttributeSuggestions) -> list[str]:
-    """List the members as users write them: the owner's and those of its groups."""
+    """List the members of the owner and of its groups, as users write them."""
     found = []
     for name in dir(owner):
         member = getattr(type(owner), name, None)
@@ -115,7 +118,7 @@ def _parts(member: str) -> list[str]:
 
 
 def _similarity(name: str, parts: list[str], *, is_on_client: bool) -> float:
-    """Compare the words of a name, in any order, with those of a member, which may include those of its groups.
+    """Compare the words of a name, in any order, with the words of a member. These may include the words of its groups.
 
     A wrong suggestion is worse than none. So the name must also include the group of the member, with two exceptions:
     members of the owner itself, and, if the owner is the client, members of its groups that do not remove anything.

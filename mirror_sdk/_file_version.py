@@ -12,7 +12,7 @@ class _Versioned(BaseModel):
 
 
 def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
-    """Return why a file was rejected: its format version, or else its first invalid member.
+    """Return why a file was rejected: because of its format version, or because of its first invalid member.
 
     The version takes precedence, because files of other versions have other members.
 

@@ -71,7 +71,8 @@ class lazy_property(property, Generic[T_co]):  # noqa: N801 - used as its base c
 def import_locked(*modules: str) -> None:
     """Import modules on demand; a fork waits until the imports end.
 
-    In a child, a module that another thread was importing stays incomplete and locked: importing it there never ends.
+    If another thread was importing a module at the fork, that module stays incomplete and locked in the child. Its
+    import in the child would never end.
 
     Raises:
         ImportError: One of them, or what it needs, is not installed.

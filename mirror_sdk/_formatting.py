@@ -73,8 +73,9 @@ def without_key(text: str, key: str) -> str:
 def without_formula(cell: str) -> str:
     """Return a cell that no spreadsheet interprets as a formula: with an apostrophe in front if it could be one.
 
-    That is a cell that begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a number. It
-    also applies if such a beginning has apostrophes in front already, so that :func:`with_formula` restores it.
+    That is a cell that begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a number. A text
+    that has apostrophes before such a beginning gets one more apostrophe, so that :func:`with_formula` restores the
+    text.
     """
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
 
@@ -95,7 +96,8 @@ def time_text(at: datetime, precision: TimePrecision | None = None) -> str:
 
     Args:
         at: The time.
-        precision: The :func:`time_precision` of all times that are displayed together; by default that of this one.
+        precision: The :func:`time_precision` of all times that are displayed together. By default the precision of this
+            time.
     """
     return at.replace(tzinfo=None).isoformat(sep=" ", timespec=precision or time_precision([at]))
 
@@ -133,7 +135,7 @@ def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:
     """Return a cell of a table. Ids, paths and times stay in one line, which a notebook would break at a hyphen.
 
     Args:
-        html: Its content, as HTML; an empty one is shown as a missing value.
+        html: The content of the cell as HTML. An empty cell is shown as a missing value.
         tag: ``td``, or ``th`` with the attributes of a heading.
         is_number: Whether it is aligned to the right.
     """
@@ -181,7 +183,10 @@ def name_skeleton(name: str) -> str:
 
 
 def _distinct_length(ids: Iterable[str]) -> int:
-    """Return how much of ids distinguishes them: the common part of sorted neighbors, and one character more."""
+    """Return how many characters distinguish the ids.
+
+    This is the longest common beginning of sorted neighbors, and one more.
+    """
     ordered = sorted(ids)
     common = (_common_length(one, other) for one, other in pairwise(ordered))
     return max(_SHORTEST_ID, 1 + max(common))

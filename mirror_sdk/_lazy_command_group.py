@@ -23,7 +23,7 @@ _PLAIN_ASCII = "mirror-ascii"
 
 
 class _LazyCommands(dict[str, click.Command]):
-    """Commands by name; a missing one is imported with its module."""
+    """Commands by name. If a command is missing, its module is imported."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
         return sorted(name for names in self._modules.values() for name in names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Return the command from its module; ``None`` if there is none with this name."""
+        """Return the command from its module, or ``None`` if there is no command with this name."""
         try:
             return self.commands[cmd_name]
         except KeyError:
@@ -117,7 +117,7 @@ class LazyGroup(click.Group):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question with the known words that are similar to a mistyped one; empty if there are none."""
+    """Return a question with the known words that are similar to a mistyped word. Empty if there are none."""
     import difflib  # the help of a group does not need it
 
     close = difflib.get_close_matches(word, known)
@@ -140,7 +140,7 @@ def is_utf8(stream: TextIOWrapper) -> bool:
 
 
 def _replace_closed() -> None:
-    """Replace standard streams that a shell closed (``>&-``) by empty ones."""
+    """Replace standard streams that a shell closed (``>&-``) by empty streams."""
     # In the order of their file descriptors: each gets the lowest free one, which is its own.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -51,7 +51,10 @@ def device_ids(table: DeviceTable, argument: str) -> list[str]:
 
 
 def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
-    """Return the resources that the rows name, each once: with this path, or that of the row. Errors as above."""
+    """Return the resources that the rows name, each only once.
+
+    Without ``path``, the path comes from the row. Errors as above.
+    """
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
     return [(device, each) for device, each in _distinct(table, (DEVICE, PATH), argument)]
@@ -100,7 +103,10 @@ def warn_if_empty(named: Sequence[object], argument: str) -> None:
         EmptyTableWarning: The table has no rows.
     """
     if not named:
-        warn(f"{argument}: the table has no rows, so it selects no device", EmptyTableWarning)
+        warn(
+            f"{argument}: the table has no rows, so it selects no device; check the filter of the table",
+            EmptyTableWarning,
+        )
 
 
 def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | None]) -> None:
@@ -175,4 +181,4 @@ def _check_texts(column: pd.Series, argument: str) -> None:
         )
     wrong = next((one for one in column if not isinstance(one, str)), None)
     if wrong is not None:
-        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string")
+        raise InvalidValue(f"{argument}: {name} of a row is {wrong!r}, not a string; convert the column to strings")

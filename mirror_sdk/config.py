@@ -93,7 +93,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     except httpx.InvalidURL as exc:
         raise ConfigError(f"{name} is not an address ({exc}); {cure}") from exc
     if url.userinfo or url.query or url.fragment:
-        raise ConfigError(f"{name} must be an address alone, without user name, query or fragment; {cure}")
+        raise ConfigError(f"{name} must be only an address, without user name, query or fragment; {cure}")
     if not url.scheme:
         url = url.copy_with(scheme="http" if _is_loopback(url.host) else "https")
     is_http = url.scheme in {"http", "https"} and bool(url.host) and (url.port or 0) <= _HIGHEST_PORT
@@ -156,7 +156,7 @@ def is_loopback(base_url: str) -> bool:
 
 
 def _read_key(api_key: object) -> str:
-    """Reject a key that cannot be sent in a header: httpx would show it in its own error."""
+    """Reject a key that cannot be sent in a header. Otherwise, httpx would show the key in an error."""
     key = api_key.strip() if isinstance(api_key, str) else ""
     if isinstance(api_key, str) and not key:
         raise ConfigError("api_key is empty; pass the access key of the application")

@@ -265,7 +265,7 @@ class _ServicePartition:
 
     Attributes:
         server: Address of the service.
-        settings: Settings of the client; ``None`` for those of the worker's environment.
+        settings: Settings of the client. ``None`` for the settings in the environment of the worker.
         timeout_seconds: Time limit of each request.
         max_snapshot_bytes: The maximum number of bytes of the partition.
         tz: Time zone of the time columns.

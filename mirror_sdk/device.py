@@ -167,7 +167,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
         Args:
             path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
-            client: The client that sends the request; by default the one that returned this device object.
+            client: The client that sends the request. By default, the client that returned this device object.
             options: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
 
         Raises:

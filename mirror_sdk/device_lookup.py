@@ -1,8 +1,8 @@
-"""Finds the device that a caller names: by its id, by its endpoint name, or by an object that has its id.
+"""Finds the device that a caller names by an id, by an endpoint name, or by an object with an id.
 
 A string of 32 hexadecimal digits is always a device id. An id needs no request. A name that looks like an id is never
 looked up, so no device can impersonate another. The client looks up any other string in the directory: first as an id,
-then as an endpoint name. If several devices have the name, it selects the registered one. If none or several of them
+then as an endpoint name. If several devices have the name, it selects the registered device. If none or several of them
 are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
 
 A client caches the result for half a minute, for calls that only read the mirror. Calls that act on a device or
@@ -352,7 +352,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
-    """Return the error for strings that match no device: it lists the first ones, with similar known names."""
+    """Return the error for strings that match no device. It lists the first strings, with similar known names."""
     reasons = yield from _search(texts[:_MAX_DESCRIBED], known)
     further = len(texts) - len(reasons)
     more = [f"and {further} more of {len(texts)} match no device"] if further else []
@@ -360,7 +360,7 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[Unknown
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
-    """Return why each of the strings matches no device, in words; for the first ones with similar known names."""
+    """Return in words why each of the strings matches no device. For the first strings, add similar known names."""
 
     def find() -> dict[str, str]:
         reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}

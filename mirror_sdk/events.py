@@ -49,8 +49,8 @@ class Event(JsonForm):
         device_id: The id of the device.
         endpoint_name: The endpoint name of the device.
         path: The resource path. For an async response, the path of its request.
-        unit: The declared unit of the number. The device may report another one in resource 5701: see its device
-            object, or the tables of ``client.notifications.events_frame`` and of recordings.
+        unit: The declared unit of the number. The device may report another unit in resource 5701. Its device object
+            has that unit, and so have the tables of ``client.notifications.events_frame`` and of recordings.
         value: The new value of an observation, or the value in a response. If the service does not send the path of an
             async response, a string is not decoded.
         changed_at: When the value changed, according to the device. For other kinds, when the event happened.
@@ -213,7 +213,7 @@ def utc_now() -> datetime:
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """Return the instant of a ``timestamp`` of the wire; ``None`` if it has none."""
+    """Return the instant of a ``timestamp`` of the wire. ``None`` if it contains no instant."""
     if milliseconds is None:
         return None
     try:

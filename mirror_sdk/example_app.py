@@ -19,7 +19,7 @@ RESOURCE                    resource paths, separated by commas; ``/3303/*`` by 
 ==========================  ========================================================================================
 
 The service calls ``APP_HOST`` with ``/callback`` appended. A proxy at that address may forward the calls to this
-application. When the application stops, it removes its webhook, its rules and the subscriptions that these made. Other
+application. When the application stops, it removes its webhook, its rules and the subscriptions from these rules. Other
 rules of the same key stay.
 """
 
@@ -152,7 +152,7 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
 
 @contextmanager
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
-    """Add these rules to the other ones of the key, and remove them at the end with what they subscribed."""
+    """Add these rules to the rules of the key. At the end, remove them and the subscriptions that they made."""
     # These include a rule that a killed run could not remove.
     client.subscriptions.rules.add(rules, apply_now=True)
     try:

@@ -128,8 +128,8 @@ def start_over(client: MirrorClient) -> Simulator:
     """Reset the simulated devices, so that notebooks can be run again in any order.
 
     Reconnect each simulated device and remove its latency and response mode; deregistered devices stay deregistered.
-    Delete all presubscription rules and subscriptions of the access key, including those of other programs that use it.
-    Keep the values and the clock.
+    Delete all presubscription rules and subscriptions of the access key. This includes the rules of other programs with
+    this key. Keep the values and the clock.
 
     Returns:
         The simulator of the devices.

@@ -1,4 +1,4 @@
-"""Progress bars for long operations, with one switch for all of them."""
+"""Progress bars for long operations. One switch turns all bars on or off."""
 
 from __future__ import annotations
 

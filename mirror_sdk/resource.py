@@ -85,7 +85,7 @@ class Resource(JsonForm):
         label: The declared name; empty if the resource is not declared.
         unit: The unit that the device reports in resource 5701 of the same object instance, else the declared one.
         subscribed: Whether any application is subscribed to it.
-        reported: The last reported value, with its payload; ``None`` before the first one. See also :attr:`value`.
+        reported: The last reported value, with its payload. ``None`` before the first report. See also :attr:`value`.
         desired: The last desired value; ``None`` before the first write. See also :attr:`desired_value`.
         subscribed_at: When the subscription started; ``None`` if the service does not return it.
     """

@@ -72,7 +72,7 @@ def reporting_interval(contacts: Iterable[datetime]) -> ReportingInterval | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts about one resource; ``None`` for facts that the key may not read, or that the service lacks.
+    """The facts about one resource. ``None`` for facts that the key may not read, or that the service does not have.
 
     Attributes:
         device: The device as the directory lists it.

@@ -1,4 +1,4 @@
-"""The common part of both handles of a device request: the request itself and its response.
+"""The common part of the synchronous and the asynchronous handle of a device request: the request and its response.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """
@@ -156,7 +156,7 @@ class UnacceptedRequest(JsonForm):
         method: ``GET`` for a read, ``PUT`` for a write, ``POST`` for an execution.
         requested_value: The value to write; ``None`` if there is none.
         issued_at: When this client tried to submit it, by the clock of this machine; ``None`` if it did not try.
-        rejection_reason: Why the service rejected it, in one word.
+        rejection_reason: Why the service rejected the request, in one word.
         rejection_message: Why the service rejected it, in a sentence.
         is_unknown: Whether the service did not respond, and so may have accepted it.
         found: The current desired value, if the service rejected the write because someone else wrote first.

@@ -1,7 +1,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them;
-when it ends or is cancelled, the next one takes over. Only an :class:`AsyncWatch` owns a task.
+Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them.
+When this task ends or is cancelled, the next task takes over. Only an :class:`AsyncWatch` owns a task.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _log = logging.getLogger(__name__)
 class AsyncResponseRouter:
     """Waits for responses to device requests, for any number of tasks of one loop, with one poll at a time.
 
-    A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
-    the child reads from the same position with its own reader. Both processes get the responses to earlier requests.
+    A loss of log entries is noted only for the pending responses. If no response is pending, nothing relevant was lost.
+    After a fork, the child reads from the same position with its own reader. Both processes get the responses to
+    earlier requests.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class AsyncResponseRouter:
             self._release_reader()
 
     async def wait(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> AsyncResponse | None:
-        """Return the response; ``None`` if it did not come in time and is not in the log at the end.
+        """Return the response. ``None`` if the time is over, and the response is not in the log either.
 
         Raises:
             MirrorError: A failure that waiting would not fix.
@@ -386,7 +387,10 @@ class AsyncEvents(AsyncIterator[Event]):
         return event
 
     async def _ensure_started(self) -> None:  # asynchronous alone
-        """Wait until it has started; one that failed, or was cancelled with its loop, starts again at the next step."""
+        """Wait until it has started.
+
+        If the start failed, or was cancelled with its loop, it starts again at the next step.
+        """
         beginning = self._beginning
         # A task of another loop, such as that of an earlier asyncio.run(), never ends.
         if beginning and not beginning.done() and beginning.get_loop() is asyncio.get_running_loop():

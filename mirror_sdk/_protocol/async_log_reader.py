@@ -29,7 +29,7 @@ class AsyncLogReader(LogCursor):
 
     Args:
         send: Sends the polls.
-        after: Position to continue from; without one, :meth:`go_to_end` finds it.
+        after: Position to continue from. Without it, :meth:`go_to_end` sets the position.
         clock: Seconds, for the pauses after failures.
         sleep: Waits that many seconds, or less.
         backoff: How long those pauses are.

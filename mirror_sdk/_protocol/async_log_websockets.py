@@ -18,7 +18,7 @@ from mirror_sdk._run_in_thread import run_in_thread
 
 
 class AsyncLogWebsocket:
-    """One websocket of one reader; it ends with the reader."""
+    """The websocket of a reader. It ends with the reader."""
 
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint
@@ -41,7 +41,7 @@ class AsyncLogWebsocket:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be read here: not in a child of the process that made it."""
+        """Whether this process can read the websocket. A child of the process that made it cannot."""
         return self._connection is not None
 
     async def receive(self, limit_seconds: float) -> str | bytes | None:

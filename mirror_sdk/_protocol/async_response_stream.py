@@ -86,8 +86,8 @@ class _Chunks:
 async def iter_chunks(response: httpx.Response, deadline: Deadline, min_bytes: int = 1) -> AsyncGenerator[bytes]:
     """Yield the decompressed body as it arrives; some transports have read it already.
 
-    Close this generator unless it is read to its end: otherwise the loop closes it in a task that no code waits for.
-    Each chunk is of at least ``min_bytes`` compressed bytes.
+    If you do not read this generator to its end, close it. Otherwise the loop closes it in a task that no code waits
+    for. Each chunk is of at least ``min_bytes`` compressed bytes.
 
     Raises:
         httpx.ReadTimeout: The timeout of the call expired.

@@ -80,7 +80,10 @@ class AsyncSender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something; most children never do."""
+        """The pool.
+
+        A child process makes its own pool when it first sends something. Most children never send anything.
+        """
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
@@ -170,7 +173,7 @@ class AsyncSender(SenderBase):
             APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
             ConnectionFailed: There was no response, not even at the last attempt.
             UnexpectedResponse: The response does not follow this interface.
         """
@@ -205,7 +208,7 @@ class AsyncSender(SenderBase):
             APIError: The service responded with an error.
             CallTimeout: It took too long.
             ClientClosed: It was closed.
-            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
             ConnectionFailed: There was no response, or it broke off.
             UnexpectedResponse: The response does not follow this interface.
         """
@@ -226,7 +229,7 @@ class AsyncSender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time for that.
+            CallTimeout: The call has no time left for the pause.
         """
         self.require_time(pause, deadline)
         await self._sleep(pause.seconds)

@@ -10,7 +10,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 
 async def open_connection(url: str, options: dict[str, Any]) -> ClientConnection:
-    """Open a websocket; ``options`` are those of ``connect`` of the library."""
+    """Open a websocket. ``options`` are the options of ``connect`` of the library."""
     return await connect(url, **options)
 
 

@@ -19,7 +19,7 @@ class AsyncWebsocketLogReader(AsyncLogReader):
 
     Args:
         send: Sends those polls.
-        sockets: Makes the websocket, and another one when it ended.
+        sockets: Makes the websocket, and a new websocket after it ended.
         after: Position to continue from; without one, :meth:`go_to_end` finds it.
     """
 
@@ -29,7 +29,7 @@ class AsyncWebsocketLogReader(AsyncLogReader):
         self._socket: AsyncLogWebsocket | None = None
 
     async def open(self, within_seconds: float) -> None:
-        """Open the websocket now, to know that one is available.
+        """Open the websocket now, to find out whether the service offers websockets.
 
         Raises:
             MirrorError: None is.

@@ -1,4 +1,4 @@
-"""Clock and id source of a client; a cassette replays the recorded ones."""
+"""The source of times and ids of a client. A cassette replays the recorded times and ids."""
 
 from __future__ import annotations
 

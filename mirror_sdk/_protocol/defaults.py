@@ -6,7 +6,7 @@ DEFAULT_IDLE_SECONDS = 60.0
 DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
-"""The maximum number of bytes of one snapshot, about those of a million devices."""
+"""The maximum number of bytes of one snapshot: about the size of a snapshot of a million devices."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
 """The maximum delay of the 202 of a single waiting request, for its response; most devices respond sooner."""

@@ -19,7 +19,7 @@ from mirror_sdk.wire.log_entries import Batch
 
 
 class Patience:
-    """The limits of a step's wait for an event: one while the service responds, and another one during an outage.
+    """The maximum wait of a step for an event: the limit while the service responds, and the limit during an outage.
 
     An outage does not count as time without events, which restarts after it.
 

@@ -73,7 +73,10 @@ class LoopLimiter:
 
     @contextmanager
     def ended_loop_ignored(self) -> Iterator[None]:
-        """Ignore that the loop is closed: its connections ended with it, and the error would hide a better one."""
+        """Ignore the error of a closed loop.
+
+        The connections ended with the loop, and this error would hide a more useful one.
+        """
         try:
             yield
         except RuntimeError:

@@ -28,7 +28,7 @@ def warn_of_gap(gap: Gap | None, unreadable: Collection[str] = (), called_from: 
         )
     for key in sorted(unreadable):
         warn(
-            f"entries of {key!r} could not be read, so the client returns them unchanged",
+            f"entries of {key!r} could not be read, so the client returns them unchanged; a newer client may read them",
             CompatibilityWarning,
             called_from,
         )

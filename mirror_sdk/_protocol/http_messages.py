@@ -32,9 +32,9 @@ def request_of(
 ) -> httpx.Request:
     """Return the HTTP request of an operation, with the headers and cookies of its client.
 
-    The client itself does not build and send it. At each request httpx handles redirects, authentication and cookies,
-    which this interface does not need, and that takes longer than everything else here. A response may be held for
-    long; a connection is made soon, or never.
+    The methods of the httpx client do not build the request. They also handle redirects, authentication and cookies,
+    which this interface does not need, and which takes longer than everything else here. The read timeout is long,
+    because the service may delay a response. The timeout to connect is short: a slow connection usually never succeeds.
 
     Raises:
         InvalidValue: The address is not valid.

@@ -2,7 +2,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
 Nothing runs in the background: the waiting thread reads. One of the threads that wait for a response reads for all of
-them; when it leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+them. When this thread leaves, the next thread takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _log = logging.getLogger(__name__)
 class ResponseRouter:
     """Waits for responses to device requests, for any number of threads, with one poll at a time.
 
-    A loss of log entries is noted for the pending responses only: without any, nothing relevant was lost. After a fork,
-    the child reads from the same position with its own reader. Both processes get the responses to earlier requests.
+    A loss of log entries is noted only for the pending responses. If no response is pending, nothing relevant was lost.
+    After a fork, the child reads from the same position with its own reader. Both processes get the responses to
+    earlier requests.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class ResponseRouter:
             self._release_reader()
 
     def wait(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> AsyncResponse | None:
-        """Return the response; ``None`` if it did not come in time and is not in the log at the end.
+        """Return the response. ``None`` if the time is over, and the response is not in the log either.
 
         Raises:
             MirrorError: A failure that waiting would not fix.

@@ -13,7 +13,7 @@ from datetime import datetime
 from mirror_sdk._formatting import visible_line
 from mirror_sdk._protocol import operations as _operations
 from mirror_sdk._protocol.backoff import Backoff
-from mirror_sdk._protocol.operation_base import Operation
+from mirror_sdk._protocol.operation_base import CHECK_ADDRESS, Operation
 from mirror_sdk._protocol.operations import Poll
 from mirror_sdk.errors import (
     APIError,
@@ -41,7 +41,7 @@ def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
 
 
 class LogCursor:
-    """A position in the log. Failures that may pass leave it where it is, so that they lose nothing.
+    """A position in the log. Temporary failures do not move the position, so no entry is lost.
 
     Attributes:
         position: Number of the last entry that was read; ``None`` until the end of the log is known.
@@ -65,7 +65,7 @@ class LogCursor:
 
     @property
     def has_position(self) -> bool:
-        """Whether it has a position."""
+        """Whether the position is known."""
         return self.position is not None
 
     @property
@@ -90,10 +90,13 @@ class LogCursor:
             UnexpectedResponse: These entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
-            raise UnexpectedResponse(f"a poll after entry {self.position} returned entry {poll.cursor} again")
+            raise UnexpectedResponse(
+                f"requested entries after {self.position}, but the service returned entry {poll.cursor} again;"
+                f" {CHECK_ADDRESS}"
+            )
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
+            raise UnexpectedResponse(f"the service returned invalid entries: {visible_line(fault)}; {CHECK_ADDRESS}")
         # Only after all checks: the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None
@@ -101,7 +104,7 @@ class LogCursor:
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def skip_entry(self, seq: int | None) -> bool:
-        """Skip an entry that came with a 202, if it is the next one; return whether it was."""
+        """Skip an entry that came with a 202, if it is the next entry. Return whether it was."""
         # Otherwise entries before it are unread. The log then brings this one again, after them.
         if seq is None or self.position is None or seq != self.position + 1:
             return False

@@ -26,10 +26,10 @@ from mirror_sdk._protocol.proxy_and_tls_settings import certificates_for
 class Network(httpx.BaseTransport):
     """Carries requests over reused connections, through the proxy that the environment names for the address.
 
-    A connection belongs to one request until the body of its response is closed, and is reused only when it is idle
-    then. httpcore's pool counts connections instead: one whose request is cancelled at the wrong moment keeps its slot
-    forever, and after 100 of them no request is sent any more (encode/httpcore 830, 1093). Here there is no count, so
-    a connection that is lost cannot block the others.
+    A connection belongs to one request until the body of its response is closed, and is reused only if it is idle
+    afterwards. httpcore's pool counts connections instead: if a request is cancelled at the wrong moment, its
+    connection keeps its slot forever. After 100 such requests, no request is sent any more (encode/httpcore 830, 1093).
+    Here there is no count, so a connection that is lost cannot block the others.
 
     Args:
         base_url: Where the requests go.
@@ -109,7 +109,10 @@ class Network(httpx.BaseTransport):
         self._streams.close()
 
     def _connection(self) -> httpcore.ConnectionInterface:
-        """Return the connection that was used last, or a new one; close those that were idle for too long."""
+        """Return the connection that was used last, or a new connection.
+
+        Close connections that were idle for too long.
+        """
         with self._lock:
             expired = [connection for connection in self._idle if connection.has_expired()]
             self._idle = [connection for connection in self._idle if connection not in expired]

@@ -43,7 +43,7 @@ class OpenStreams:
         """Add a connection.
 
         Raises:
-            httpcore.ConnectError: The others are closed already; this one is closed too.
+            httpcore.ConnectError: All other connections are closed already, so this one is closed too.
         """
         with self._lock:
             is_too_late = self._is_closed
@@ -54,7 +54,10 @@ class OpenStreams:
             raise httpcore.ConnectError("the client was closed")
 
     def hang_up(self) -> None:
-        """Shut all connections down: a waiting thread would not notice that another one closed its connection."""
+        """Shut all connections down.
+
+        Closing is not enough: a waiting thread would not notice that another thread closed its connection.
+        """
         for stream in self._end():
             stream.hang_up()
 
@@ -161,7 +164,9 @@ class _Stream(httpcore.NetworkStream):
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it; small data waits for the next write, so that the head of a request goes with its body.
+        """Send all the data.
+
+        Small data waits for the next write, so that the head of a request is sent together with its body.
 
         Otherwise each small packet would wake the receiver.
         """

@@ -69,7 +69,7 @@ class Operation(Generic[T_co]):
         path: Path below the base URL, quoted.
         read: Reads a response that is not an error.
         params: Query parameters.
-        headers: Headers in addition to those of every request.
+        headers: Headers in addition to the headers of every request.
         json: The body; ``None`` for no body.
         hold_seconds: How long the service may delay the response. The client adds this time to its own limit.
         within_seconds: A limit for the whole operation that applies if it is shorter than the client's.
@@ -128,6 +128,10 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
             raise UnexpectedResponse(f"the response does not follow the interface: {first_fault(exc)}{hint}") from exc
 
     return read
+
+
+CHECK_ADDRESS = "check that base_url is the address of a mirror"
+"""The remedy in errors about a response that no mirror sends."""
 
 
 def elsewhere(headers: Mapping[str, str]) -> str:

@@ -22,7 +22,14 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk._arguments import closest, text, type_name
 from mirror_sdk._formatting import visible_line
-from mirror_sdk._protocol.operation_base import HTTPResponse, Operation, first_fault, read_error_body, read_json
+from mirror_sdk._protocol.operation_base import (
+    CHECK_ADDRESS,
+    HTTPResponse,
+    Operation,
+    first_fault,
+    read_error_body,
+    read_json,
+)
 from mirror_sdk._protocol.resource_states import resources_of
 from mirror_sdk.errors import InvalidValue, PreconditionFailed, UnexpectedResponse, UnknownQuery, api_error
 from mirror_sdk.resource import Resource
@@ -145,7 +152,7 @@ def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M])
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
-    """Return all conditions on the directory, without those that are ``None``."""
+    """Return the conditions on the directory that are not ``None``."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
 
 
@@ -219,7 +226,7 @@ class ListPage(Protocol[E_co]):
 
 
 class Pages:
-    """Follows the pages of one list to its end, and detects a service that sends a page again and again."""
+    """Follows the pages of a list to its end. Detects a service that sends the same page again and again."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -229,7 +236,8 @@ class Pages:
         """Return the id after which the next page begins; ``None`` after the last page.
 
         Raises:
-            UnexpectedResponse: An earlier page had its first or last id, or it is empty and not the last one.
+            UnexpectedResponse: The page repeats the first or last id of an earlier page, or it is empty and not the
+                last page.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
@@ -240,7 +248,9 @@ class Pages:
                 " seems to ignore after="
             )
         if page.has_more and not ids:
-            raise UnexpectedResponse(f"page {self._count} of the list is empty but announces more entries")
+            raise UnexpectedResponse(
+                f"page {self._count} of the list is empty but announces more entries; {CHECK_ADDRESS}"
+            )
         self._bounds |= bounds
         return ids[-1] if page.has_more else None
 
@@ -584,7 +594,7 @@ def get_callback() -> Operation[CallbackRegistration | None]:
 
 
 def delete_callback() -> Operation[bool]:
-    """Remove the webhook; the result is whether there was one."""
+    """Remove the webhook. The result is true if there was a webhook."""
     return Operation("DELETE", routes.CALLBACK, lambda response: not _is_none(response), also_reads=_NOT_FOUND)
 
 
@@ -669,7 +679,7 @@ def _is_several(value: object) -> TypeGuard[Collection[object]]:
 
 
 def checked_body(model: type[BaseModel], members: Mapping[str, object]) -> Any:
-    """Return valid JSON of these members, without those that are ``None``."""
+    """Return valid JSON of the members that are not ``None``."""
     body = {name: value for name, value in members.items() if value is not None}
     return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -739,7 +749,9 @@ def _read_uri_list(response: HTTPResponse) -> list[str]:
         for path in paths:
             parse_path(path)
     except ValueError as exc:
-        raise UnexpectedResponse(f"the response is not a list of resource paths: {visible_line(str(exc))}") from exc
+        raise UnexpectedResponse(
+            f"the response is not a list of resource paths: {visible_line(str(exc))}; {CHECK_ADDRESS}"
+        ) from exc
     return paths
 
 
@@ -749,7 +761,7 @@ def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str 
     Args:
         filters: The conditions that were sent.
         field: The field of the directory, such as ``id``.
-        found: The value of each device in the response; ``None`` if it has none.
+        found: The value of each device in the response. ``None`` if the device has no value.
 
     Raises:
         UnexpectedResponse: A device does not meet the conditions; the message names both.
@@ -765,7 +777,7 @@ def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str 
             if not meets(value, expected):
                 raise UnexpectedResponse(
                     f"requested devices with {name}={_quoted(requested)}, but the response has one with {field}"
-                    f" {_quoted(value)}"
+                    f" {_quoted(value)}; the service seems to ignore this filter"
                 )
 
 
@@ -781,7 +793,9 @@ _MEETS: dict[str, Callable[[Any, Any], bool]] = {
 
 def _require_device(requested: str | None, found: str) -> None:
     if found != requested:
-        raise UnexpectedResponse(f"requested device {_quoted(requested)}, but the response is about {_quoted(found)}")
+        raise UnexpectedResponse(
+            f"requested device {_quoted(requested)}, but the response is about {_quoted(found)}; {CHECK_ADDRESS}"
+        )
 
 
 def _quoted(text: object) -> str:
@@ -797,7 +811,10 @@ def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
     body = _read_object(response.content) if response.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
-        raise UnexpectedResponse(f"submitted request {async_id!r}, but the response is about {_quoted(named)}")
+        raise UnexpectedResponse(
+            f"submitted request {async_id!r}, but the response is about {_quoted(named)}; list its requests with"
+            " client.requests.list() before you send it again"
+        )
     return Accepted(
         at=read_instant(response.headers.get(routes.REQUESTED_AT_HEADER)),
         expires_at=read_instant(response.headers.get(routes.EXPIRES_AT_HEADER)),
@@ -834,14 +851,15 @@ def _read_poll(after: int | None, response: HTTPResponse) -> Poll:
     cursor = response.headers.get(routes.CURSOR_HEADER, "")
     if not cursor.isdecimal():
         raise UnexpectedResponse(
-            f"the response to a poll has no {routes.CURSOR_HEADER}; this service has no notification log"
+            f"the response to a poll has no {routes.CURSOR_HEADER}, so this service has no notification log;"
+            f" {CHECK_ADDRESS}, or use a webhook"
         )
     if len(cursor) > routes.MAX_SEQ_DIGITS:
         raise UnexpectedResponse(
             f"the response to a poll ends at entry {cursor[: routes.MAX_SEQ_DIGITS]}..., which has too many digits"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}")
+        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}; {CHECK_ADDRESS}")
     message = _read_object(response.content) if response.status_code != 204 else {}
     return Poll(
         int(cursor),
@@ -855,9 +873,9 @@ def _read_object(content: bytes) -> Mapping[str, Any]:
     try:
         message = json.loads(content)
     except (ValueError, RecursionError) as exc:
-        raise UnexpectedResponse(f"the response is not JSON: {exc}") from exc
+        raise UnexpectedResponse(f"the response is not JSON: {exc}; {CHECK_ADDRESS}") from exc
     if not isinstance(message, dict):
-        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not an object")
+        raise UnexpectedResponse(f"the response is a {type(message).__name__}, not a JSON object; {CHECK_ADDRESS}")
     return message
 
 

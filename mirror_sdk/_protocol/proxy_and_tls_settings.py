@@ -1,6 +1,6 @@
 """Proxies and certificates from environment variables, for both clients, so that they agree.
 
-The rules are those of httpx; in addition ``NO_PROXY`` may name networks (``10.0.0.0/8``).
+The rules are the same as in httpx. In addition, ``NO_PROXY`` may name networks (``10.0.0.0/8``).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def proxy_hint(base_url: str) -> str:
 
 
 def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
-    """Load the trusted certificates: those of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else the default ones.
+    """Load the trusted certificates of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``. If neither is set, load the default ones.
 
     Loading takes longer than most requests; ``None`` for http:, which uses none.
 

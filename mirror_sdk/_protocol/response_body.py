@@ -23,7 +23,7 @@ A device object may be of any size (specification 2.1). This limit fits one with
 the largest page of a mirror.
 """
 MAX_ERROR_BYTES = 1024 * 1024
-"""The maximum number of bytes of an error: it has one sentence, and one for each invalid field."""
+"""The maximum number of bytes of an error. An error has one sentence, and one more for each invalid field."""
 BUFFER_BYTES = 64 * 1024
 """Number of bytes that are buffered while a response is read; longer parts of it are not copied."""
 CHUNK_BYTES = 1024 * 1024
@@ -55,7 +55,10 @@ class Decompressor:
     def __init__(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("Content-Encoding", "").strip().lower()
         if encoding not in {"", "identity", "gzip"}:
-            raise UnexpectedResponse(f"the response has content encoding {encoding[:40]!r}, which was not requested")
+            raise UnexpectedResponse(
+                f"the response has content encoding {encoding[:40]!r}, which was not requested; check the proxy of the"
+                " service"
+            )
         self._decompressor = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def decompress(self, raw: bytes) -> Iterator[bytes]:
@@ -117,7 +120,8 @@ class BodyCollector:
     def _require(self, byte_count: int) -> None:
         if byte_count > self._max_bytes:
             raise UnexpectedResponse(
-                f"the response has more than {self._max_bytes} bytes after decompression, which is the limit"
+                f"the response has more than {self._max_bytes} bytes after decompression, which is the limit;"
+                " request less at a time"
             )
 
 

@@ -19,7 +19,7 @@ MAX_UNCLAIMED = 10_000
 
 
 class AwaitedResponse:
-    """The response to one device request, once it arrives.
+    """The response to a device request. It may still be missing.
 
     Attributes:
         async_id: Identity of the request.
@@ -86,8 +86,8 @@ class ResponseMatcher:
     def may_accept(self) -> bool:
         """Whether a request may get its response with the 202, without reading the log.
 
-        If other requests wait, the log has to be read for them anyway. The log brings each such response again, and the
-        matcher has to remember it until then, so their number is limited.
+        If other requests wait, the log has to be read for them anyway. The log delivers each such response again, and
+        the matcher has to remember it until then. So their number is limited.
         """
         return self.waiting <= 1 and len(self._early) < self._keep
 
@@ -103,7 +103,7 @@ class ResponseMatcher:
         return awaited_response
 
     def give_up(self, awaited_response: AwaitedResponse) -> None:
-        """Stop waiting for a response, though an error of its request may still refer to it."""
+        """Stop waiting for a response. An error of the request may still refer to this response."""
         self._open.pop(awaited_response.async_id, None)
 
     def feed(self, entries: Iterable[Entry]) -> set[str]:
@@ -133,7 +133,7 @@ class ResponseMatcher:
         self._early.clear()
 
     def accept(self, response: AsyncResponse, *, comes_again: bool) -> None:
-        """Deliver a response that came with its request; if the log brings it again, it is ignored there."""
+        """Deliver a response that came with its request. If the log delivers it again, the matcher ignores it."""
         awaited_response = self._awaited_responses.get(response.id)
         # The log may have been faster.
         if awaited_response is not None and awaited_response.response is None:

@@ -1,11 +1,12 @@
 """Changes the presubscription rules of a key without undoing concurrent changes by other programs with this key.
 
-The rules are one list, which can only be replaced as a whole: read it, change it, and put it back with the tag it was
-read with. The service accepts it only while the list still has this tag; otherwise it is read again. A service without
-tags accepts it nevertheless, so that concurrent changes are lost.
+The rules are one list, which can only be replaced as a whole. So read the list, change it, and write it with the tag
+that came with it. The service accepts it only while the list still has this tag; otherwise it is read again. A service
+without tags accepts it nevertheless, so that concurrent changes are lost.
 
 Two rules are the same if they mean the same resources word for word. The order of paths and repeated paths do not
-matter, and a member that is ``*`` is the same as an absent one. A rule that another one includes is still a rule.
+matter, and a member that is ``*`` is the same as an absent one. A rule stays in the list even if another rule includes
+it.
 
 Nothing in here does I/O: it yields the operations, and the client sends them. Source: wire.md 3.
 """
@@ -37,7 +38,7 @@ def add_rules(
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
 ) -> Flow[_Rules]:
-    """Add these rules to those of the key; return those that were added.
+    """Add these rules to the rules of the key. Return the rules that were new.
 
     Args:
         rules: The rules.
@@ -63,7 +64,7 @@ def add_rules(
 
 
 def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
-    """Remove these rules from those of the key; return those that were removed.
+    """Remove these rules from the rules of the key. Return the rules that were removed.
 
     Raises:
         CallTimeout: Other programs changed the rules at each attempt, until the time was over.
@@ -102,7 +103,7 @@ def _change(
 
     Args:
         rules: The rules to add or to remove.
-        change: Takes the current list and these rules; returns the meanings of those it changes, and the new list.
+        change: Takes the current list and these rules. Returns the meanings of the changed rules, and the new list.
         apply_now: Whether the new list is sent even if it is the current one.
         announce: Called with the rules that are about to change.
     """

@@ -71,7 +71,10 @@ class Sender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool. A child process makes its own when it first sends something; most children never do."""
+        """The pool.
+
+        A child process makes its own pool when it first sends something. Most children never send anything.
+        """
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
@@ -180,7 +183,7 @@ class Sender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time for that.
+            CallTimeout: The call has no time left for the pause.
         """
         self.require_time(pause, deadline)
         self._sleep(pause.seconds)

@@ -20,7 +20,7 @@ def receive(connection: ClientConnection, limit_seconds: float) -> str | bytes:
     """Receive the next message.
 
     Raises:
-        TimeoutError: None came in time.
+        TimeoutError: No message came in time.
     """
     return connection.recv(timeout=limit_seconds)
 

@@ -145,7 +145,9 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
         raise UnexpectedResponse(f"a message of the websocket is not JSON: {exc}") from exc
     cursor = message.pop(routes.CURSOR_HEADER.lower(), None) if isinstance(message, dict) else None
     if not isinstance(cursor, int) or isinstance(cursor, bool) or not 0 <= cursor < 10**routes.MAX_SEQ_DIGITS:
-        raise UnexpectedResponse("a message of the websocket has no position; this service has no notification log")
+        raise UnexpectedResponse(
+            "a message of the websocket has no position, so this service has no notification log; use a webhook"
+        )
     gap = read_gap(_text(message.pop(routes.GAP_HEADER.lower(), None)))
     served_at = read_instant(_text(message.pop(routes.TIME_HEADER.lower(), None)))
     if cursor < after or (cursor == after and message):
@@ -163,7 +165,7 @@ def _text(value: object) -> str | None:
 
 
 def _entries_after(after: int, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with greater numbers, and those without a number."""
+    """Return the entries with greater numbers, and the entries without a number."""
 
     def is_new(entry: object) -> bool:
         seq = entry.get("seq") if isinstance(entry, dict) else None

@@ -160,7 +160,7 @@ class ClientSession:
         timeout: float | None,
         seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
-        """Send the operation for one resource, or for each in a table, with the expected revision."""
+        """Send the operation for one resource, or for each resource in a table, with the expected revision."""
         if not is_table(devices):
             self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return

@@ -1,4 +1,4 @@
-"""The options of methods that return tables, for their overloads by ``as_``: each overload has the same ones."""
+"""The options of methods that return tables. The overloads of a method, one for each ``as_``, have the same options."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class TableColumn:
     Attributes:
         name: Its name.
         type: Its type in Arrow.
-        meaning: Its meaning for the docstring, with its unit if the type has none.
+        meaning: The meaning of the column for the docstring. It includes the unit, unless the type has a unit.
         source: The member of the interface that it copies, such as ``reported.revision``; empty if it is computed.
         since: The version that added it: an earlier service does not send it. Empty if all services do.
         is_raw: Whether the table has it only with ``raw=True``.
@@ -291,7 +291,7 @@ def with_metadata(table: pa.Table, metadata: Mapping[str, object]) -> pa.Table:
 
 
 def metadata_of_table(table: pa.Table) -> dict[str, Any]:
-    """Return the metadata of a table: that of this package, else the ``attrs`` that pandas wrote."""
+    """Return the metadata of a table: the metadata of this package, or else the ``attrs`` that pandas wrote."""
     of_schema = table.schema.metadata or {}
     if _METADATA_KEY in of_schema:
         metadata: dict[str, Any] = json.loads(of_schema[_METADATA_KEY])

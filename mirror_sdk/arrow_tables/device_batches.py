@@ -1,7 +1,7 @@
 """Builds the state table from the batches of a fleet snapshot, column by column.
 
-A batch has one row per device, with a list of its resources and the bytes of each payload. The result equals that of
-:func:`mirror_sdk.frames.state_frame` for the same devices.
+A batch has one row per device, with a list of its resources and the bytes of each payload. The result equals the result
+of :func:`mirror_sdk.frames.state_frame` for the same devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Decodes many payloads into typed columns: plain ones with Arrow, the others with :func:`mirror_sdk.values.decode`.
+"""Decodes many payloads into typed columns.
 
-A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare
-the columns with those of decoding value by value.
+Arrow decodes the plain payloads, and :func:`mirror_sdk.values.decode` the others.
+
+A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the
+columns with the results of decoding value by value.
 """
 
 from __future__ import annotations

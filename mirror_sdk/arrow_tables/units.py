@@ -170,7 +170,7 @@ def _at_their_times(
 
 
 def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the time of change of each row, else that of its receipt, in milliseconds."""
+    """Return the time of change of each row in milliseconds. For a row without it, return the time of receipt."""
     at = pc.coalesce(table["changed_at"], table["received_at"]).cast(pa.int64())
     numbers: npt.NDArray[np.int64] = pc.fill_null(at, np.iinfo(np.int64).min).to_numpy()
     return numbers

@@ -1,4 +1,4 @@
-"""The transports of a client that uses a cassette: one records, the other plays."""
+"""The transports of a client that uses a cassette: one to record, and one to play."""
 
 from __future__ import annotations
 

@@ -12,8 +12,11 @@ from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue
 
 Mode: TypeAlias = Literal["once", "replay", "record", "none"]
-"""``once`` plays a cassette that exists and records one that does not, ``replay`` plays it, ``record`` always records,
-``none`` does neither: requests go to the service."""
+"""``once`` plays the cassette if it exists, and records it otherwise.
+
+``replay`` always plays it, and ``record`` always records it. With ``none``, requests go to the service, and nothing is
+recorded.
+"""
 
 
 def is_played(path: str | PathLike[str], mode: Mode) -> bool:

@@ -93,27 +93,30 @@ class Player(ClientClock):
         self._is_closed = False
 
     def new_async_id(self) -> str:
-        """See :class:`ClientClock`."""
+        """Return the next id, which comes from the seed of the cassette."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`ClientClock`."""
+        """Return the recorded time of the last response."""
         return self._now
 
     def seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the recorded time of the monotonic clock."""
         return self._seconds
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """See :class:`ClientClock`."""
+        """Return when a device request started in the recording, or ``started`` if the cassette does not have it."""
         return self._started_seconds.get(self._recorded_ids.get(async_id, async_id), started)
 
     def received_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return when the last response arrived in the recording."""
         return self._seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`ClientClock`: as in the recording, plus the time since the last response."""
+        """Return the seconds of a wait: as in the recording, plus the time since the last response.
+
+        See :class:`ClientClock`.
+        """
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:
@@ -228,7 +231,7 @@ class Player(ClientClock):
         yield from chunks
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
-        """Replace a recorded async-id by the one of the current request."""
+        """Replace a recorded async-id by the async-id of the current request."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
     def _not_recorded(self, key: RequestKey) -> NotRecorded:

@@ -41,8 +41,8 @@ class OpenExchange:
 class CassetteRecorder(ClientClock):
     """Records the responses of the service, on any number of threads.
 
-    It is also the clock of its client: the times in a table are those of its exchanges, so that they are the same when
-    the cassette is played.
+    The recorder is also the clock of its client. Tables get the times of the exchanges, so these times are the same
+    when the cassette is played.
 
     Args:
         path: The file.
@@ -79,28 +79,28 @@ class CassetteRecorder(ClientClock):
         self._is_over = False
 
     def new_async_id(self) -> str:
-        """See :class:`ClientClock`."""
+        """Return the next id, which comes from the seed of the cassette."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`ClientClock`."""
+        """Return when the last exchange ended."""
         return self._ended_at
 
     def seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time since the start of the recording."""
         return self._clock() - self._began
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """See :class:`ClientClock`."""
+        """Return when a device request started for the first time."""
         with self._lock:
             return self._started_seconds.setdefault(async_id, started)
 
     def received_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return when the last exchange ended, by :meth:`seconds`."""
         return self._ended_seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the clock for waits, which is :meth:`seconds`."""
         return self.seconds()
 
     def start(self, key: RequestKey, async_id: str | None) -> OpenExchange:

@@ -1,5 +1,5 @@
 # Made from async_transports.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The transports of a client that uses a cassette: one records, the other plays."""
+"""The transports of a client that uses a cassette: one to record, and one to play."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def check_device(name: str) -> str:
-    """Reject an empty name, which an unset variable results in: it would select no device, or all of them."""
+    """Reject an empty name, which comes from an unset variable. It would select no device, or all devices."""
     if not name:
         raise click.BadParameter("the value is empty; pass an id or an endpoint name, as 'mirror devices' shows them")
     return name
 
 
 def complete_device(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the endpoint names that begin so; none if the mirror cannot be reached."""
+    """Return the endpoint names that begin with the typed text. Empty if the mirror cannot be reached."""
     with suppress(MirrorError), MirrorClient.from_env(timeout=_COMPLETION_SECONDS) as client:
         found = client.devices.list(filters={"endpoint_name__gte": incomplete}, limit=50)
         return [device.endpoint_name for device in found if device.endpoint_name.startswith(incomplete)]

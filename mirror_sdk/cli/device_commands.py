@@ -191,7 +191,7 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
     """Read the value at PATH from a DEVICE now, and wait for its response.
 
     To see the last reported value without contacting the device, use 'mirror get'.
-    With a real device, PATH can also be an object instance, such as /3303/0; this reads all its resources.
+    With a real device, PATH can also be an object instance, such as /3303/0. This reads all resources of the instance.
 
     \b
       mirror read weather-station-01 /3303/0/5700
@@ -231,7 +231,7 @@ def write(
 ) -> None:
     """Write a VALUE to PATH of a DEVICE, and wait until the device has accepted it.
 
-    Write two dashes before a VALUE that begins with a dash and is not a number.
+    If VALUE begins with a dash and is not a number, put -- before it as a separate word.
 
     \b
       mirror write light-01 /3311/0/5850 on
@@ -256,7 +256,7 @@ def write(
 def execute(device: str, path: str, argument: str | None, timeout: float | None, expiry_seconds: int | None) -> None:
     """Execute the resource at PATH of a DEVICE, with an optional ARGUMENT, and wait until the device has executed it.
 
-    Write two dashes before an ARGUMENT that begins with a dash and is not a number.
+    If ARGUMENT begins with a dash and is not a number, put -- before it as a separate word.
 
     \b
       mirror execute light-01 /3/0/4

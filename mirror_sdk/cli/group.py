@@ -86,7 +86,9 @@ _SHELL_PHRASES = [
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
     (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
-"""Phrases of error messages for programs, and those of the shell. Whole phrases, since a device may have any name.
+"""Phrases of error messages for programs, and the phrases that the shell shows instead.
+
+Whole phrases, since a device may have any name.
 
 Messages that name the option of the shell as well are not in this list.
 """

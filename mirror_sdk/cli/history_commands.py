@@ -126,8 +126,8 @@ def as_of(
 ) -> None:
     """Write the state of the whole fleet at INSTANT into FILE.
 
-    The ending of FILE selects the format: .parquet or .csv. The mirror has to keep a history. INSTANT is a time, or how
-    long ago it was by the clock of the mirror.
+    The ending of FILE selects the format: .parquet or .csv. The mirror has to keep a history. INSTANT is a time, or an
+    age such as 2h, measured by the clock of the mirror.
 
     \b
       mirror as-of 2h before.parquet

@@ -37,7 +37,7 @@ def check_table_file(file: Path, cure: str = "") -> None:
 
 
 def write_state(frame: pd.DataFrame, file: Path) -> None:
-    """Write a state table into a file, in the format of its ending, and print its size."""
+    """Write a state table into a file, and print its size. The ending of the file selects the format."""
     with replacing(file) as unfinished:
         if file.suffix == ".csv":
             from mirror_sdk.frames.csv_file import write_csv

@@ -36,12 +36,12 @@ def read_planned(file: Path) -> pd.DataFrame:
         has_mark = error.object[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
         encoding = "UTF-16" if has_mark else "WINDOWS-1252"
         raise _wrong(
-            f"{file.name} is not a CSV file in UTF-8: byte 0x{error.object[error.start]:02x} is not valid; a"
-            f" spreadsheet saves it as 'CSV UTF-8', and 'iconv -f {encoding} -t UTF-8 FILE' converts a file from"
-            " Windows"
+            f"{file.name} is not a CSV file in UTF-8: byte 0x{error.object[error.start]:02x} is not valid;"
+            f" save it as 'CSV UTF-8' in the spreadsheet, or convert a file from Windows with 'iconv -f {encoding} -t"
+            " UTF-8 FILE'"
         ) from error
     except csv.Error as error:
-        raise _wrong(f"{file.name} is not a CSV file in UTF-8: {error}") from error
+        raise _wrong(f"{file.name} is not a CSV file in UTF-8: {error}; save it as 'CSV UTF-8'") from error
 
 
 def _read(file: Path) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def _read(file: Path) -> pd.DataFrame:
         for row in rows:
             cells = [row[name] for name in _COLUMNS]
             if None in cells:
-                raise _wrong(f"line {rows.line_num} of {file.name} is too short")
+                raise _wrong(f"line {rows.line_num} of {file.name} is too short; it needs {', '.join(_COLUMNS)}")
             # A decimal comma may have split a number, so that only its first part is the value.
             if any(row.get(None) or ()):
                 raise _wrong(
@@ -79,7 +79,10 @@ def delimiter_of(heading: str) -> str:
 
 
 def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:
-    """Write device, path and value as rows that a plan parses to the same values. Report those that it cannot parse."""
+    """Write device, path and value as rows that a plan parses to the same values.
+
+    Report the values that it cannot parse.
+    """
     rows = []
     for device, path, value in values:
         try:

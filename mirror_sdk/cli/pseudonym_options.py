@@ -43,7 +43,7 @@ def read_key(*, is_requested: bool, file: Path | None) -> str | bytes | None:
     """
     if not is_requested:
         if file is not None:
-            raise click.BadParameter("only applies to --pseudonymize", param_hint=_KEY_FILE)
+            raise click.BadParameter("only applies to --pseudonymize; add that option", param_hint=_KEY_FILE)
         return None
     key: str | bytes
     if file is not None:

@@ -64,7 +64,7 @@ def _cells(frame: pd.DataFrame, name: str, form: OutputFormat, names: pd.DataFra
 
 
 def _device_names(frame: pd.DataFrame) -> dict[str, str]:
-    """Return the endpoint name of each device; its id if it has none."""
+    """Return the endpoint name of each device. If it has none, return its id."""
     devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
     named = devices["endpoint_name"].where(devices["endpoint_name"].notna(), devices["device_id"])
     return display_names(dict(zip(devices["device_id"], named, strict=True)))

@@ -28,8 +28,8 @@ class AsyncCassettes(AsyncClientGroup):
 
         Args:
             path: The file, such as ``run.zip``.
-            mode: ``once`` plays an existing cassette and records a missing one, ``replay`` only plays, ``record``
-                always records, and ``none`` does neither.
+            mode: ``once`` plays an existing cassette and records a missing cassette, ``replay`` only plays, and
+                ``record`` always records. ``none`` neither plays nor records.
 
         Raises:
             CassetteDamaged: The file is not a cassette, or is a cassette of another version.

@@ -149,14 +149,14 @@ class AsyncFleet(AsyncClientGroup):
 
         The folder contains Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of
         them or, with ``columns=`` and ``filters=``, a part. :func:`mirror_sdk.dask.read_dataset` makes a Dask
-        DataFrame. Columns, dtypes and metadata are those of :meth:`snapshot`, and all rows are as of one instant.
+        DataFrame. Columns, dtypes and metadata are the same as for :meth:`snapshot`. All rows are as of one instant.
 
         The client writes to ``.NAME-….partial`` in the same parent folder, and renames it when all rows are on disk.
         After an error, it removes the partial folder. If the program was killed, you may delete the partial folder.
 
         Args:
             folder: The folder to write: one that does not exist or is empty.
-            devices: See :meth:`snapshot` for this argument and those up to ``compression``.
+            devices: See :meth:`snapshot` for this argument and all arguments up to ``compression``.
             paths: Path patterns (``/3303/*``); ``None`` selects every resource.
             state: ``registered`` or ``deregistered``.
             endpoint_type: Endpoint type.

@@ -117,9 +117,9 @@ class AsyncRequests(AsyncClientGroup):
         typed, such as ``"off"`` or ``" 55 "``, and parses it with :func:`mirror_sdk.parse_value`.
 
         With ``if_match`` the service accepts the write only if the desired value of the resource is still the expected
-        one: a :class:`~mirror_sdk.Resource`, a :class:`~mirror_sdk.DesiredValue`, its ``revision``, or 0 if nothing was
-        ever written. The revision changes with each write, and when a write ends. A service without conditional writes
-        ignores ``if_match``. For the other arguments and errors, see :meth:`begin_read`.
+        value: a :class:`~mirror_sdk.Resource`, a :class:`~mirror_sdk.DesiredValue`, its ``revision``, or 0 if nothing
+        was ever written. The revision changes with each write, and when a write ends. A service without conditional
+        writes ignores ``if_match``. For the other arguments and errors, see :meth:`begin_read`.
 
         Raises:
             PreconditionFailed: The desired value has changed; ``error.resource`` has the current one. Nothing was sent
@@ -178,10 +178,10 @@ class AsyncRequests(AsyncClientGroup):
         method: Method = "GET",
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """Resume a request by its async-id, even in a process other than the one that sent it.
+        """Resume a request by its async-id, even if another process sent it.
 
-        The client searches the whole stored notification log, usually that of one day, for the response. If it is not
-        there, ``result()`` waits for it.
+        The client searches the whole stored notification log for the response. The service usually stores one day. If
+        the response is not there, ``result()`` waits for it.
 
         Args:
             async_id: Identity of the request.
@@ -247,7 +247,7 @@ class AsyncRequests(AsyncClientGroup):
         if_match: ExpectedValue | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Acknowledge a failed write, or those in a table, so that it no longer counts as failed.
+        """Acknowledge a failed write, or the failed writes in a table. They then no longer count as failed.
 
         The drift table, FleetTable and the server's page then omit it. ``desired.acknowledged_at`` and
         ``desired.acknowledged_by`` of the resource show its time and author, until the next write. Acknowledging a

@@ -139,7 +139,7 @@ class Devices(ClientGroup):
             name: A name of up to 128 characters; ``""`` removes it.
             description: A string of up to 2000 characters; ``""`` removes it.
             attributes: Up to five strings of up to 128 characters each. Their names must not start with a digit. They
-                replace all existing attributes; ``{}`` removes those.
+                replace all existing attributes. ``{}`` removes all attributes.
             timeout: Seconds the call may take, instead of the client's.
 
         Returns:
@@ -195,15 +195,16 @@ class Devices(ClientGroup):
         """Return when devices registered, updated their registration and deregistered, the oldest first.
 
         The notification log sends these events to programs that are connected at the time. This list is for programs
-        that connect later. The service keeps it for a month, unless its operator chose another time.
+        that connect later. The service keeps events for a month, unless its operator chose another time.
 
         Args:
-            devices: Only events of these devices; ``None`` returns those of all.
+            devices: Only events of these devices. ``None`` returns the events of all devices.
             begin: Only events at this instant or later: a datetime with a time zone, a string such as
                 ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``.
             end: Before this instant.
             event_types: Only events of these types: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: The maximum number of events. If there are more, the newest ones are returned. ``None`` returns all.
+            limit: The maximum number of events. If there are more events, the newest events are returned. ``None``
+                returns all.
             timeout: Seconds for all pages together. By default the client's limit applies to each page.
 
         Raises:
@@ -241,11 +242,11 @@ class Devices(ClientGroup):
         """Return :meth:`events` as a table; see :func:`mirror_sdk.frames.device_events_frame`.
 
         Args:
-            devices: Only events of these devices; ``None`` returns those of all.
+            devices: Only events of these devices. ``None`` returns the events of all devices.
             begin: Only events at this instant or later, in any form that :meth:`events` accepts.
             end: Before this instant.
             event_types: Only events of these types.
-            limit: The maximum number of events to return, the newest ones.
+            limit: The maximum number of events to return. If there are more, the newest events are returned.
             tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
             timeout: Seconds for all pages together. By default the client's limit applies to each page.
 

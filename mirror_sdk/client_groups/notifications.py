@@ -79,15 +79,15 @@ class Notifications(ClientGroup):
         """Receive notifications through a webhook from now on: events, and the responses to requests.
 
         Call this before sending requests and waiting for events. The service first delivers the stored notifications of
-        this key that no program has read yet. An access key has one webhook; if several programs use one key, use long
-        polling. If another program registers its own webhook or removes this one, readers continue at their positions
-        in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a reader misses an
-        entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
+        this key that no program has read yet. An access key has one webhook. If several programs use the same key, use
+        long polling instead. If another program registers its own webhook or removes this one, readers continue at
+        their positions in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a
+        reader misses an entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
 
         Args:
             receiver: A :class:`~mirror_sdk.WebhookReceiver`, or the inbox of your own application, which must
                 already respond to requests.
-            url: The address at which the service calls it; a ``WebhookReceiver`` knows its own.
+            url: The address at which the service calls the receiver. A ``WebhookReceiver`` knows its address.
             timeout: Seconds the call may take, instead of the client's.
 
         Raises:
@@ -127,7 +127,7 @@ class Notifications(ClientGroup):
 
         Call this before sending requests and waiting for events; earlier readers continue with long polling. Events,
         responses, watches and recordings come in the same order as with long polling, and gaps are reported in the same
-        way. Each reader has its own websocket and position, so it does not consume entries of other programs with this
+        way. Each reader has its own websocket and position. So it takes no entries away from other programs with this
         key. If a websocket closes, the client reopens it at the reader's position, with increasing pauses. The client
         does not switch back to long polling by itself.
 

@@ -69,8 +69,8 @@ class SubscriptionRules(ClientGroup):
         """Add presubscription rules. This keeps the changes that other programs make at the same time.
 
         All programs, notebooks and cells with this access key share one list of rules. The client reads the list, and
-        writes it only if its ``ETag`` is still the same; otherwise it repeats both. If the service sends no ``ETag``,
-        this call can overwrite a change that another program makes at the same moment.
+        writes it only if its ``ETag`` is still the same. Otherwise the client reads and writes the list again. If the
+        service sends no ``ETag``, this call can overwrite a change that another program makes at the same moment.
 
         Two rules are equal if they differ only in the order of their paths. Leaving out a member has the same effect as
         ``*``.
@@ -82,7 +82,7 @@ class SubscriptionRules(ClientGroup):
             timeout: Seconds the call may take, instead of the client's.
 
         Returns:
-            The rules that did not exist before. Existing ones stay as they are.
+            The rules that did not exist before. Existing rules stay as they are.
 
         Raises:
             BadRequest: The service rejects a rule; none of them was added.
@@ -101,7 +101,7 @@ class SubscriptionRules(ClientGroup):
     def remove(
         self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
     ) -> builtins.list[PresubscriptionRule]:
-        """Remove presubscription rules. All others stay, including those that other programs add meanwhile.
+        """Remove presubscription rules. All other rules stay, including rules that other programs add meanwhile.
 
         The subscriptions that these rules created remain until the device registers again.
         ``client.subscriptions.delete_all()`` ends them at once.
@@ -124,7 +124,7 @@ class SubscriptionRules(ClientGroup):
         return self._session.run(remove_rules(rules), timeout)
 
     def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, including those of other programs with this key; see :meth:`remove`.
+        """Remove all presubscription rules, including the rules of other programs with this key. See :meth:`remove`.
 
         >>> client.subscriptions.rules.delete_all()
         """

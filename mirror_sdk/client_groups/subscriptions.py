@@ -17,7 +17,7 @@ from mirror_sdk.wire.subscriptions import SubscriptionState
 class Subscriptions(ClientGroup):
     """The subscriptions of this application: ``client.subscriptions`` of a synchronous client.
 
-    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single ones.
+    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single subscriptions.
     - ``rules.add([...])`` adds a rule, which subscribes the matching resources of each device that registers.
     - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one.
     """

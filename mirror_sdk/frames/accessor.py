@@ -57,7 +57,7 @@ class MirrorAccessor(HistoryMethods):
     - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
       interval begins when the limit is over.
 
-    If a resource has several rows in one millisecond, the one that arrived last counts.
+    If a resource has several rows in one millisecond, the row that arrived last counts.
 
     After an unknown interval the value stays unknown until the device reports the resource again, even if the report
     has an older time. For example, a device may return and report a value that last changed before it left:
@@ -182,9 +182,10 @@ class MirrorAccessor(HistoryMethods):
 
         Args:
             other: The other table. Each of its matching rows becomes a row of the result.
-            on: The columns to join on, which both tables must have; by default ``device_id`` and ``path``, or the one
-                that both have. In a ``left`` or ``inner`` join by a category, a missing value matches nothing.
-            how: The tables whose rows are kept without a match: ``left`` (this one), ``right`` (the other one),
+            on: The columns to join on, which both tables must have. By default ``device_id`` and ``path``, or whichever
+                of these two both tables have. In a ``left`` or ``inner`` join by a category, a missing value matches
+                nothing.
+            how: The tables whose rows are kept without a match: ``left`` (this table), ``right`` (the other table),
                 ``outer`` (both) or ``inner`` (neither).
             suffix: Appended to the name of a column of the other table if this table has a column of that name.
 
@@ -213,8 +214,8 @@ class MirrorAccessor(HistoryMethods):
         tables with different metadata, and in all other files.
 
         Args:
-            *originals: The source tables. The result has the oldest of their instants, and is complete only if all of
-                them are.
+            *originals: The source tables. The result has the oldest instant of these tables. It is complete only if all
+                of them are complete.
 
         Raises:
             InvalidValue: None of the source tables has metadata.
@@ -483,7 +484,9 @@ class MirrorAccessor(HistoryMethods):
 
 
 def _common_unit(numbers: pd.DataFrame) -> str:
-    """Return the unit of all lines as people write it; empty if it is not the same or that of a line is unknown.
+    """Return the common unit of all lines as people write it.
+
+    Empty if the units differ, or the unit of a line is unknown.
 
     The unit of the first values of a line may be unknown, since a device often names it after them.
     """

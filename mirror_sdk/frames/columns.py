@@ -64,7 +64,7 @@ def plain(value: Any) -> object:
 
 
 def with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with its named index as columns, such as that of a wide table, unless they exist already."""
+    """Return the table with its named index as columns, unless they exist already. A wide table has such an index."""
     levels = range(frame.index.nlevels)
     doubled = [level for level in levels if _is_column(frame, frame.index.get_level_values(level))]
     if doubled:

@@ -22,7 +22,7 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
         server: Address of the service.
 
     Returns:
-        A frame with these columns, those of :data:`DEVICE_EVENTS_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`DEVICE_EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -78,7 +78,7 @@ def drift_frame(
 ) -> pd.DataFrame:
     """Return the drift table of a state table: one row per resource whose desired and reported values differ.
 
-    A write in progress is always a row. A failed write is a row if its value differs from the reported one. Opaque
+    A write in progress always has a row. A failed write has a row if its value differs from the reported value. Opaque
     values are compared only if the state table has its raw columns. The revisions of the state table determine whether
     a report or a write came later. If the table has none, the times determine it, and equal times leave it unknown.
 
@@ -94,7 +94,7 @@ def drift_frame(
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
-        A frame with these columns, those of :data:`DRIFT_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`DRIFT_SCHEMA`, even if it has no rows:
 
         {columns}
 

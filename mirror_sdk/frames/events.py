@@ -25,7 +25,7 @@ def events_frame(
         server: Address of the service.
 
     Returns:
-        A frame with these columns, those of :data:`EVENTS_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -49,7 +49,10 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
 
 
 def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Set the data of nulls to 0. pandas stores its lowest number there, and DuckDB computes with it."""
+    """Set the data of nulls to 0.
+
+    pandas stores its lowest number in missing cells, and DuckDB computes with that number.
+    """
     zero, missing = pa.scalar(0, spans.type), pa.scalar(None, spans.type)
     return pc.if_else(pc.is_valid(spans), pc.fill_null(spans, zero), missing)
 

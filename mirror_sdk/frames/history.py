@@ -38,12 +38,13 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`HISTORY_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`HISTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        Rows without a device come first, and those of a device without a path before its resources. ``attrs["mirror"]``
-        has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is a gap).
+        Rows without a device come first. Rows of a device without a path come before the rows of its resources.
+        ``attrs["mirror"]`` has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is
+        a gap).
 
     Raises:
         InvalidValue: ``events`` lacks a column of an events table, or ``tz`` is not a time zone.

@@ -86,7 +86,7 @@ def _option(name: str) -> Any:
 
 
 def _visible_ranges(total: int, most: int | None, fewer: int | None = None) -> Sequence[range]:
-    """Return the rows or columns that pandas would display: all, or the first and the last ones."""
+    """Return the rows or columns that pandas would display: all of them, or the first and the last of them."""
     if not most or total <= most:
         return [range(total)]
     count = min(fewer or most, most)

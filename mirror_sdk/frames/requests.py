@@ -89,15 +89,15 @@ def requests_frame(
         server: Address of the service.
 
     Returns:
-        A frame with these columns, those of :data:`REQUESTS_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`REQUESTS_SCHEMA`, even if it has no rows:
 
         {columns}
 
         If the service rejected a write with ``if_match`` because someone else wrote first, ``value_num``,
         ``value_text`` and ``value_bool`` contain the current desired value.
 
-        All instants come from the clock of the service, so you can compare them with those of other tables. They are
-        missing for requests that the service has not accepted, and for resumed requests. A service without the
+        All instants come from the clock of the service, so you can compare them with the instants of other tables. They
+        are missing for requests that the service has not accepted, and for resumed requests. A service without the
         extension ``requests`` sends only ``finished_at``; the other times are NA. The client measures ``latency`` with
         a monotonic clock until it reads the response. Resumed requests have no ``latency``.
 

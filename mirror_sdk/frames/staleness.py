@@ -68,7 +68,7 @@ def stale_devices(
         devices: The directory, as returned by ``client.devices.list()``, or its table.
 
     Returns:
-        A frame with these columns, those of :data:`STALE_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`STALE_SCHEMA`, even if it has no rows:
 
         {columns}
 
@@ -133,7 +133,7 @@ def silent_rows(
 
 
 def is_sent(state: pd.DataFrame) -> pd.Series:
-    """Return which rows of a state table have a value that its device sends by itself, and that may change."""
+    """Return the rows of a state table whose values may change, and which the device sends on its own."""
     is_observed = state["subscribed"].astype(bool)
     if "reported_origin" in state:
         is_observed |= (state["reported_origin"] == "auto_observation").fillna(False).astype(bool)

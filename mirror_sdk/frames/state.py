@@ -40,7 +40,7 @@ def state_frame(
         tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with these columns, those of :data:`STATE_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`STATE_SCHEMA`, even if it has no rows:
 
         {columns}
 
@@ -62,7 +62,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """Return the table of devices: one row per device, in order.
 
     Returns:
-        A frame with these columns, those of :data:`DIRECTORY_SCHEMA`, even when it has no rows:
+        A frame with the columns of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 
@@ -110,8 +110,8 @@ def wide(
 
     Returns:
         A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
-        ``boolean``, of strings ``string``, and of several kinds ``object``. ``attrs`` are those of the table, and
-        ``attrs["units"]`` has the unit of each column, by its name.
+        ``boolean``, of strings ``string``, and of several kinds ``object``. The result has the ``attrs`` of the table.
+        In addition, ``attrs["units"]`` has the unit of each column by its name.
 
     Raises:
         InvalidValue: The table has two rows for a resource of a device, for example because you concatenated two

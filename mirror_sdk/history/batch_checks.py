@@ -75,7 +75,10 @@ class RowChecker:
         require_between("changed_at", happened, begin, None if end is None else end - 1)
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
-        """Check that each row comes after the one before, also after the last one of the previous batch."""
+        """Check that each row comes after the previous row.
+
+        The first row must come after the last row of the previous batch.
+        """
         device_id, path, changed_at, revision = self._last or (None, None, None, None)
         columns = (
             _ranks(batch.column("device_id"), device_id),

@@ -172,7 +172,9 @@ class HistoryReader:
     def _finish(self, end: HistoryEnd) -> None:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
-            raise UnexpectedResponse(f"the history has {row_count} rows but announces {end.row_count}")
+            raise UnexpectedResponse(
+                f"the history has {row_count} rows but announces {end.row_count}; request it again"
+            )
         # The responses are read one after another: only up to the instant of the first one are all of them complete.
         self._first_end = self._first_end or end
         if end.after is None:

@@ -33,7 +33,7 @@ def jupyterlab(
         notebook: The notebook to open.
         widget: The widget next to it, see :data:`WIDGETS`; ``None`` for none.
         options: Further options of ``jupyter lab``.
-        variables: Environment variables in addition to those of this process.
+        variables: Environment variables in addition to the variables of this process.
     """
     page = f"/lab/workspaces/{WORKSPACE}" if widget else "/lab"
     command = [

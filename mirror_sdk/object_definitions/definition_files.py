@@ -134,7 +134,7 @@ def _declaration(item: Element, subject: str) -> ResourceDeclaration:
 
 
 def _range(text: str) -> tuple[float, float] | None:
-    """Return the range, if it is one: the element may also hold lists, lengths and prose."""
+    """Return the range, if the element is a range. It may also contain a list, a length or prose."""
     limits = _RANGE.fullmatch(text)
     if limits is None:
         return None

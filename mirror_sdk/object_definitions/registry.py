@@ -138,7 +138,7 @@ def _check_id(subject: str, number: object) -> None:
 
 def _check_resource(subject: str, declared: object) -> None:
     if not isinstance(declared, ResourceDeclaration):
-        raise ValueError(f"{subject}: {declared!r} is not a ResourceDeclaration")  # noqa: TRY004 - one error for all parts
+        raise ValueError(f"{subject}: {declared!r} is not a ResourceDeclaration; pass one")  # noqa: TRY004 - one error
     _check_name(subject, declared.name)
     if declared.type not in tuple(ResourceType):
         raise ValueError(f"{subject}: type={declared.type!r} must be one of {', '.join(ResourceType)}")

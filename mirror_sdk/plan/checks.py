@@ -139,7 +139,10 @@ ReadResources = tuple[datetime, Mapping[str, Resource]]
 
 
 def resources_at(paths: Collection[str], device: DeviceObject) -> ReadResources:
-    """Return when a device was read, and its resources at these paths: all those of a fleet need too much memory."""
+    """Return when a device was read, and its resources at these paths.
+
+    To keep all resources of a fleet would need too much memory.
+    """
     return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
 
 
@@ -389,7 +392,7 @@ def changed_since(resource: Resource | None) -> Finding:
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
-    """Return the current value: the last reported one, or one written successfully after that report."""
+    """Return the current value: the last reported value, or a value that was written successfully after that report."""
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
@@ -399,7 +402,7 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
 def _is_uncertain(resource: Resource) -> bool:
     """Return whether a failed write may have changed the resource since its last report.
 
-    The service does not say why the write of another application failed, so such a write may have.
+    The service does not say why the write of another application failed. So the device may have accepted such a write.
     """
     desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:

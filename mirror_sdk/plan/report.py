@@ -94,7 +94,7 @@ class PlanReport(JsonForm):
     def frame(self) -> pd.DataFrame:
         """The plan table: one row per requested write, in their order, with the current value and the decision.
 
-        Its columns, those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
+        It has the columns of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
 
         {columns}
 

@@ -80,7 +80,7 @@ def read_requested(
             Devices are ids or endpoint names.
         value: One value for all rows, or a column of values, one for each row.
         path: With ``value``, the resource of every device, in place of the column ``path``.
-        if_match: Whether to write only if the desired value is still the one in the table.
+        if_match: Whether to write only if the desired value has not changed since the table was read.
 
     Raises:
         InvalidValue: ``writes`` is neither such a table nor such a list.

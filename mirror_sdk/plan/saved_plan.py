@@ -39,7 +39,7 @@ class _SavedValue(_Saved):
 
 
 class _SavedRequest(_Saved):
-    """The time when the service accepted the write, by its clock, and its response, if it has arrived."""
+    """The acceptance and the response of a write. The time of acceptance is by the clock of the service."""
 
     accepted_at: Timestamp
     expires_at: Timestamp | None
@@ -133,7 +133,10 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 
 
 def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
-    """Return a request in its saved form; ``None`` without the time of its acceptance, which identifies it later."""
+    """Return a request in its saved form.
+
+    ``None`` if the time of acceptance is unknown, because it identifies the request later.
+    """
     response = request.response
     if request.accepted_at is None:
         return None

@@ -55,7 +55,7 @@ class ScheduledWrite:
 
     @property
     def status(self) -> RequestStatus:
-        """The status of its request."""
+        """The status of the request."""
         return request_status(self.request)
 
     @property
@@ -69,7 +69,7 @@ class ScheduledWrite:
 
     @property
     def undo(self) -> RequestedWrite:
-        """The write that undoes this one, if this one is the last change of its resource."""
+        """The write that undoes this write, if this write is the last change of its resource."""
         accepted_at = self.request.accepted_at if isinstance(self.request, AcceptedRequest) else None
         undoes = EarlierWrite(self.planned.requested, self.planned.before, accepted_at)
         return self.planned.undo._replace(undoes=undoes)
@@ -121,7 +121,7 @@ class ScheduledWrite:
         )
 
     def record_rejection(self, error: MirrorError, issued_at: datetime) -> None:
-        """Record that the service rejected the write, or that it is unknown whether it was accepted.
+        """Record that the service rejected the write, or that the client does not know whether the service accepted it.
 
         Raises:
             MirrorError: ``error`` itself, if it would be the same for every other write.
@@ -140,7 +140,7 @@ class ScheduledWrite:
 
 
 def raise_unless_device_specific(error: MirrorError) -> None:
-    """Raise the error again, unless it concerns one device only.
+    """Raise the error again, unless it concerns only one device.
 
     Raises:
         MirrorError: ``error`` itself.
@@ -204,7 +204,7 @@ class WriteScheduler:
         return len(todo)
 
     def next(self) -> ScheduledWrite | None:
-        """Return the next write to send; ``None`` if there is none, or if it has to wait for others."""
+        """Return the next write to send. ``None`` if there is no write, or if the next write has to wait for others."""
         if self.stopped_because is not None or not self._todo:
             return None
         unsent = self._todo[0]

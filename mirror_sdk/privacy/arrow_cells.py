@@ -55,7 +55,7 @@ def _encode(column: pa.ChunkedArray) -> tuple[Indices, list[Any]]:
 
 
 def value_type(column_type: pa.DataType) -> pa.DataType:
-    """Return the type of the cells of a column: for a dictionary, that of its values."""
+    """Return the type of the cells of a column. For a dictionary column, this is the type of its values."""
     return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
 
 

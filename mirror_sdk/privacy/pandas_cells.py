@@ -1,4 +1,4 @@
-"""Pseudonyms in a pandas frame: in its columns, its index, and the names of both."""
+"""Pseudonyms in the columns and the index of a pandas frame, and in their names."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ class PersonalColumn(NamedTuple):
 
     Attributes:
         column: Its name. A column whose name begins with it, such as one with the suffix of a join, is treated alike.
-        word: The beginning of its pseudonyms. The same string gets different pseudonyms in columns with different
-            words, so the pseudonyms do not reveal that a device uses its id as its name.
+        word: The beginning of its pseudonyms. In columns with different words, the same string gets different
+            pseudonyms. So the pseudonyms do not reveal that a device uses its id as its name.
         why: Why it is personal.
     """
 
@@ -227,7 +227,10 @@ def is_known_text(name: object) -> bool:
 
 
 def has_scale_of_values(name: object) -> bool:
-    """Return whether the numbers of a column have the scale of its resource; if so, they are rounded alike."""
+    """Return whether the numbers of a column have the scale of its resource.
+
+    If so, they are rounded like its values.
+    """
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 

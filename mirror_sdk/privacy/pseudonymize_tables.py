@@ -66,7 +66,10 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
 
 
 def _is_frame_of(package: str, table: object) -> bool:
-    """Return whether an object is a frame of a package. If the package is not loaded, it cannot be one."""
+    """Return whether an object is a frame of a package.
+
+    If the package is not loaded, the table cannot be a frame of this package.
+    """
     frame_type = getattr(sys.modules.get(package), "DataFrame", None)
     return frame_type is not None and isinstance(table, frame_type)
 

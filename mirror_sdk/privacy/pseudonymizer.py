@@ -54,7 +54,7 @@ class Column:
     """A column, or a level of an index.
 
     Attributes:
-        name: Its name; ``None`` if it has none.
+        name: The name of the column. ``None`` if it has no name.
         cells: Its cells.
         path: The resource whose values it has, for a column of a wide table.
     """
@@ -301,7 +301,10 @@ def _has_paths(column: Column) -> bool:
 
 
 def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
-    """Return the columns with the paths of a column's values: after a join the one of the same suffix, else all."""
+    """Return the columns with the paths of a column's values.
+
+    After a join, this is the column with the same suffix; otherwise all such columns.
+    """
     suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
     own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]
     return own or list(paths.values())

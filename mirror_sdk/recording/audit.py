@@ -42,8 +42,8 @@ class Audit(JsonForm):
         duplicates: The number of events that were recorded more than once.
         gaps: The missing ranges.
         finalized_events: The number of events in finalized files, which any program that reads Parquet can read. A
-            recorder finalizes files every few minutes and when it stops. If it was killed,
-            :meth:`Recording.finalize` does so. :class:`Recording` itself also reads the other events.
+            recorder finalizes files every few minutes and when it stops. If the recorder was killed,
+            :meth:`Recording.finalize` completes the files. :class:`Recording` itself also reads the other events.
         finalized_until_at: The time up to which the finalized files cover the log.
     """
 

@@ -1,9 +1,9 @@
 """The names of the files of a recording.
 
-The folder contains ``part-000001.parquet`` and the next ones. These finalized files have one schema, and there is
-nothing else, since Polars rejects a folder with any other file. Next to it is the sidecar folder, which is called
-``_run.parquet.mirror`` for ``run.parquet``. Arrow, pandas and Dask skip it when they read the parent folder, and no
-name in it ends in ``.parquet``:
+The folder contains ``part-000001.parquet``, ``part-000002.parquet`` and so on. These finalized files have one schema,
+and there is nothing else, since Polars rejects a folder with any other file. Next to it is the sidecar folder, which is
+called ``_run.parquet.mirror`` for ``run.parquet``. Arrow, pandas and Dask skip it when they read the parent folder, and
+no name in it ends in ``.parquet``:
 
 - ``recording.json`` contains the settings;
 - ``journal-000002.arrows`` is being written: an Arrow stream whose cut-off end is ignored;

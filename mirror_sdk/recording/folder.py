@@ -100,7 +100,7 @@ class RecordingFolder:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be written."""
+        """Whether the folder can be written."""
         return not self._is_forked and self._lock.is_locked
 
     @property

@@ -46,7 +46,8 @@ def history(
     until_at = spans[-1].until_at if spans else None
     if begin is not None and from_at is not None and begin < from_at:
         raise InvalidValue(
-            f"begin={write_timestamp(begin)} is before the recording, which starts at {write_timestamp(from_at)}"
+            f"begin={write_timestamp(begin)} is before the recording, which starts at {write_timestamp(from_at)};"
+            " pass a later begin"
         )
     table = history_of_events(
         selection.of_table(content.events),

@@ -111,7 +111,7 @@ class Recording:
         The next recorder with this folder does the same.
 
         Raises:
-            OSError: The folder or the one next to it (``_run.parquet.mirror``) cannot be written.
+            OSError: The folder, or the folder next to it (``_run.parquet.mirror``), cannot be written.
             InvalidValue: A recorder is running; it completes the files itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
@@ -334,7 +334,7 @@ class Recording:
             as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
 
         Returns:
-            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even when it has no rows:
+            A table with the columns of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even if it has no rows:
 
             {columns}
 

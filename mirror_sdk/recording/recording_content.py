@@ -18,7 +18,7 @@ class RecordingContent(NamedTuple):
     """The events of a recording, each once, and the spans of the log that they cover.
 
     Attributes:
-        events: The events, those of finalized files first.
+        events: The events. The events of finalized files come first.
         spans: The spans of the log that were read.
         duplicates: The number of repeated events.
         finalized_rows: The number of events in finalized files.

@@ -1,7 +1,8 @@
 """The rules of a recording: warns of paths without a subscription, and adds rules while it records.
 
-All clients of an access key share its rules, so a recorder removes only those that it added itself. They are saved in
-the sidecar folder before they are added. If the recorder is killed, the next one with the folder removes them.
+All clients of an access key share the rules of the key. So a recorder removes only the rules that it has added itself.
+They are saved in the sidecar folder before they are added. If the recorder is killed, the next recorder with the
+folder removes them.
 
 Nothing else in here does I/O: it yields the requests, and the client sends them.
 """
@@ -120,7 +121,7 @@ class _Found(NamedTuple):
 
 
 def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> list[PresubscriptionRule]:
-    """Return the rules that subscribe these paths of these devices; ``None`` means all of them."""
+    """Return the rules that subscribe these paths of these devices. ``None`` means all paths or all devices."""
     if devices is not None and len(devices) > MAX_RULES:
         raise InvalidValue(
             f"devices: each of the {len(devices)} devices needs a rule, but a key can have at most {MAX_RULES} rules;"
@@ -165,7 +166,10 @@ def _matches_device(rule: PresubscriptionRule, device: Device) -> bool:
 
 
 def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Flow[None]:
-    """Drop devices with a subscription of this key. Beyond the request limit, drop those observed for any client."""
+    """Drop devices with a subscription of this key.
+
+    Only a limited number of devices is requested. Of the other devices, drop the resources that any client observes.
+    """
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     # Observed devices come first. For these, only a request shows whether the subscription belongs to this key.
     for number, device_id in enumerate(sorted(device_ids, key=lambda one: (one not in observed, one))):

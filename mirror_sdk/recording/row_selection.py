@@ -80,7 +80,10 @@ def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[
     if len(found) == 1:
         return found[0]
     if found:
-        raise InvalidValue(f"{len(found)} devices of the recording have the endpoint name {text!r}: {', '.join(found)}")
+        raise InvalidValue(
+            f"{len(found)} devices of the recording have the endpoint name {text!r}; pass one of the ids:"
+            f" {', '.join(found)}"
+        )
     known = [*names, *filter(None, names.values())]
     raise InvalidValue(f"the recording has no device {text!r}; {closest(text, known)}")
 

@@ -113,7 +113,11 @@ def changes(
 def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
     """Return the last value of each resource at an instant, sorted by device and path."""
     if values.begins_at is None or values.begins_at > instant:
-        start = "is empty" if values.begins_at is None else f"starts at {write_timestamp(values.begins_at)}"
+        start = (
+            "is empty; record events first"
+            if values.begins_at is None
+            else f"starts at {write_timestamp(values.begins_at)}; pass a later instant"
+        )
         raise InvalidValue(f"{write_timestamp(instant)} is before the recording, which {start}")
     rows = values.rows[values.rows["known_from"] <= instant]
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY).sort_index()
@@ -134,7 +138,7 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _units(naming: pd.DataFrame, units: pd.Series) -> pd.Series:
-    """Return the unit of each resource: the one that its device named last, else the one of ``units``."""
+    """Return the unit of each resource: the last unit that the device named, or else the unit in ``units``."""
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)
@@ -148,5 +152,5 @@ def _table(rows: pd.DataFrame, schema: pa.Schema) -> pa.Table:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """Return the values of a column with ``None`` for missing ones, as Arrow needs them."""
+    """Return the values of a column, with ``None`` for missing values, as Arrow needs them."""
     return column.astype(object).where(column.notna(), None).tolist()

@@ -32,7 +32,7 @@ class RecordingWriter:
     Args:
         path: The folder of the recording.
         server: Address of the service.
-        key: Identifies the access key: each one has its own log.
+        key: Identifies the access key, because each key has its own log.
         devices: Ids of the devices to record; ``None`` for all.
         paths: Path patterns to record; ``None`` for all.
         rotate_bytes: The size in bytes at which a file is finalized.

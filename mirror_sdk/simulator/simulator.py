@@ -21,7 +21,7 @@ from mirror_sdk.wire.simulator import ResponseMode, SimulatorDevice, SimulatorNe
 class Simulator:
     """Controls the simulated devices and the clock of a service.
 
-    Pass a device as its id, its endpoint name, or an object with its id, as for a client.
+    As for a client, a device can be an id, an endpoint name, or an object with the id of a device.
 
     Args:
         client: The client that sends the requests. Its key needs the scope ``admin``.

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from mirror_sdk._formatting import visible_line
-from mirror_sdk._protocol.operation_base import content_type, elsewhere, first_fault
+from mirror_sdk._protocol.operation_base import CHECK_ADDRESS, content_type, elsewhere, first_fault
 from mirror_sdk._protocol.response_body import announced_bytes
 from mirror_sdk.errors import MirrorError, UnexpectedResponse
 from mirror_sdk.snapshot.batch_checks import require_columns
@@ -76,7 +76,7 @@ class SizeLimit:
         except _FAULTS as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
             raise UnexpectedResponse(
-                f"the {self.content} does not follow the interface: {visible_line(fault)}"
+                f"the {self.content} does not follow the interface: {visible_line(fault)}; {CHECK_ADDRESS}"
             ) from exc
 
     def count(self, byte_count: int, max_chunk_bytes: int) -> None:
@@ -113,7 +113,9 @@ def read_batches(
     columns: pa.Schema,
     convert_lines: ConvertLines,
 ) -> Iterator[Batch]:
-    """Return the batches of a response, up to the one with the end; without that one the response was cut off.
+    """Return the batches of a response, up to the batch with the end marker.
+
+    If no batch has it, the response was cut off.
 
     The headers are checked before the first byte of the body is read.
 

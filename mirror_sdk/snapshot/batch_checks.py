@@ -52,12 +52,17 @@ def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
     """Check that a stream has these columns; it may have others.
 
     Raises:
-        ContractError: A column is missing, there twice, or of another type.
+        ContractError: A column is missing, duplicated, or of the wrong type.
     """
     for field in columns:
         found = schema.get_all_field_indices(field.name)
-        if len(found) != 1 or not _is_like(schema.field(found[0]).type, field.type):
-            raise ContractError(f"{len(found)} columns {field.name}; exactly one of type {field.type} is required")
+        if len(found) != 1:
+            count = "several columns" if found else "no column"
+            raise ContractError(f"it has {count} {field.name!r}; exactly one of type {field.type} is required")
+        if not _is_like(schema.field(found[0]).type, field.type):
+            raise ContractError(
+                f"its column {field.name!r} has the type {schema.field(found[0]).type}; {field.type} is required"
+            )
 
 
 def require_paths(paths: Iterable[str]) -> None:
@@ -110,7 +115,7 @@ def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> 
 
     Args:
         batch: The batch.
-        may_be_unchanged: Whether devices without resources are unchanged ones.
+        may_be_unchanged: Whether devices without resources have not changed.
         is_past: Whether it shows an earlier instant, for which ``subscribed`` is unknown.
 
     Raises:

@@ -40,7 +40,7 @@ _GROUP_BYTES = 32 * 1024 * 1024
 
 
 class DatasetFile(BaseModel):
-    """A file of a dataset: the ids of its first and last device, and its numbers of devices and rows."""
+    """A file of a dataset: the ids of its first and last device, and how many devices and rows it has."""
 
     name: Annotated[str, Field(pattern=r"^part-[0-9]{5,}\.parquet$")]
     first: str
@@ -88,7 +88,7 @@ class SnapshotDataset(JsonForm):
         try:
             listed = (self.path / _LIST).read_bytes()
         except (FileNotFoundError, NotADirectoryError) as exc:
-            raise InvalidValue(f"{folder} is not a dataset that client.fleet.dataset() wrote") from exc
+            raise InvalidValue(f"{folder} is not a dataset; pass a folder that client.fleet.dataset() wrote") from exc
         try:
             contents = _Contents.model_validate_json(listed)
         except ValidationError as exc:
@@ -135,7 +135,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def paths(self) -> list[Path]:
-        """The files with rows; if there are none, the one without rows.
+        """The files with rows. If the dataset has no rows, its only file.
 
         >>> [path.name for path in client.fleet.dataset(folder / "fleet", devices_per_file=1).paths]
         ['part-00001.parquet', 'part-00002.parquet']
@@ -313,7 +313,7 @@ def _hidden_path(folder: Path, purpose: str) -> Path:
 
 
 def _replace_folder(partial: Path, folder: Path) -> None:
-    """Replace a folder. A reader sees the old or the new one, or for a moment none."""
+    """Replace a folder. A reader sees the old folder or the new folder, or for a moment no folder."""
     old: Path | None = None
     if (folder / _LIST).exists():
         old = folder.replace(_hidden_path(folder, "replaced"))

@@ -86,7 +86,7 @@ class Selection:
 
     @property
     def sent_paths(self) -> list[str]:
-        """The patterns to send, with those of the resources that name the units of the selected ones."""
+        """The patterns to send: the selected resources, and the resources that name their units."""
         patterns = self.paths or ()
         units = (
             "/".join([*pattern.split("/")[:3], str(SENSOR_UNITS)]) for pattern in patterns if pattern.count("/") > 2

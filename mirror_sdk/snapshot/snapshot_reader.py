@@ -1,4 +1,4 @@
-"""Reads a snapshot while it arrives: one that is cut off or damaged is rejected."""
+"""Reads a snapshot while it arrives, and rejects a snapshot that is cut off or damaged."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class SnapshotResult:
     """The metadata of a snapshot.
 
     Attributes:
-        taken_at: The instant of the snapshot, by the service's clock. If devices were fetched one by one, the earliest
-            of their instants, and ``None`` without devices.
+        taken_at: The instant of the snapshot, by the service's clock. If devices were fetched one by one, this is the
+            earliest of their instants. ``None`` without devices.
         device_count: The number of devices.
         revision: Number of the mirror's last change; ``None`` if devices were fetched one by one.
         seq: Number of the last entry in the application's notification log.
@@ -154,7 +154,9 @@ def read_snapshot(
     _check_end(request, end)
     for announced in (end.device_count, total):
         if announced is not None and announced != read.received:
-            raise UnexpectedResponse(f"the snapshot has {read.received} devices but announces {announced}")
+            raise UnexpectedResponse(
+                f"the snapshot has {read.received} devices but announces {announced}; request it again"
+            )
     with limit.checking():
         taken_at = write_timestamp(end.taken_at)
     return SnapshotResult(

@@ -90,7 +90,7 @@ def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
     """Return the request for the complete table if the service does not know its revision.
 
     Raises:
-        APIError: The error itself, if it is another one.
+        APIError: The error itself, if it has any other reason.
     """
     if error.reason != REVISION_BEYOND_MIRROR:
         raise error

@@ -9,7 +9,7 @@ _CHECKOUT = Path(__file__).parents[2] / "tests" / "benchmarks"
 
 
 def main() -> None:
-    """Run the benchmarks that came with the package, or those of the checkout it is installed from.
+    """Run the benchmarks of the package, or the benchmarks of the checkout from which it is installed.
 
     Raises:
         SystemExit: The benchmarks ended, a package is not installed, or this is not Linux.

@@ -16,7 +16,7 @@ class FleetDevice:
         id: Its device id.
         endpoint_name: Its endpoint name, such as ``light-01``.
         endpoint_type: Its endpoint type, such as ``Light``.
-        queue_mode: Whether it sleeps between contacts; if so, requests wait for its next contact.
+        queue_mode: Whether the device sleeps between contacts. If so, requests wait for its next contact.
         paths: The resource paths it had when it was added.
     """
 

@@ -57,7 +57,7 @@ class Fault:
 
     @property
     def is_live(self) -> bool:
-        """Whether it will act again."""
+        """Whether the fault will act again."""
         return not self._is_ended and (self.times is None or self.acted < self.times)
 
     def end(self) -> None:

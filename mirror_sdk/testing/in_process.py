@@ -37,7 +37,7 @@ class InProcessServer(httpx.BaseTransport):
     """The real server on a database in a folder, with a manual clock, and the transport to it. Nothing is mocked.
 
     Args:
-        folder: The folder of its database; an existing one is used.
+        folder: The folder of its database. If the folder has a database, the server continues with it.
         settings: Further settings, by the names of their fields.
     """
 

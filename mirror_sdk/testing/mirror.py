@@ -1,4 +1,4 @@
-"""A complete mirror inside a test: the real server, its devices, a clock that stands still, and clients of it."""
+"""A complete mirror inside a test: the real server with simulated devices, a clock that stands still, and clients."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Mirror:
 
     Args:
         folder: The folder of the database. If it has a database, the mirror uses that.
-        settings: Settings of the server and its extensions by the names of their fields, such as
-            ``keep_log_seconds=60``. The defaults are those of the fixtures.
+        settings: Settings of the server and its extensions, by field name, such as ``keep_log_seconds=60``. The
+            defaults are those of the fixtures.
 
     Attributes:
         url: The base URL for clients. It only works with ``transport``.

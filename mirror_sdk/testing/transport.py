@@ -165,7 +165,7 @@ def _buffered(response: httpx.Response) -> httpx.Response:
 
 
 def _is_poll(request: httpx.Request) -> bool:
-    """Return whether this is a poll that the server would hold. The server itself rejects malformed ones."""
+    """Return whether this is a poll that the server would hold. The server itself rejects malformed polls."""
     if request.method != "GET" or request.url.path.rstrip("/") != PULL:
         return False
     params = request.url.params
@@ -178,7 +178,7 @@ def _hold_seconds(request: httpx.Request) -> int:
 
 
 def _poll_request(request: httpx.Request, after: str | None, hold_seconds: float) -> httpx.Request:
-    """Return the poll with another position and hold. Without a position, it stays a poll without one."""
+    """Return the poll with another position and hold. A poll without a position stays without a position."""
     params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
     if after:
         params = params.set("after", after)

@@ -22,7 +22,9 @@ class DecodedValue(NamedTuple):
 
 
 class PayloadPart(NamedTuple):
-    """The part of a payload about one resource, as a separate payload with ``value_count`` values, one per instance.
+    """The part of a payload that belongs to one resource, as a separate payload.
+
+    It has ``value_count`` values, one per instance.
 
     ``seconds`` is the time of the values: since 1970, or relative to now if below 2**28. It is ``None`` if the format
     has no times. Source: RFC 8428, 4.5.3.

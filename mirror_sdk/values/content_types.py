@@ -30,7 +30,7 @@ CONTENT_FORMATS: Mapping[int, str] = {
     1543: LWM2M_JSON,
     1544: OCTET_STREAM,
 }
-"""CoAP's numbers of the content types; clients older than LwM2M 1.0 use those from 1541 to 1544.
+"""CoAP's numbers of the content types. Clients older than LwM2M 1.0 use the numbers from 1541 to 1544.
 
 Source: CoAP Content-Formats registry; LwM2M core, data formats.
 """

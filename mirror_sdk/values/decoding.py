@@ -79,7 +79,10 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
 
 
 def _are_instances(path: str, readings: Mapping[str, DecodedValue]) -> bool:
-    """Whether a payload holds instances of a resource and nothing else; none at all only if it is declared multiple."""
+    """Return whether a payload contains only instances of a resource.
+
+    It may be empty only if the resource is declared multiple.
+    """
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         return False
     definition = lookup(path)
@@ -122,8 +125,8 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
     Returns:
         The values by the path of each resource or resource instance (``/3/0/6/0``). If a resource has values of several
         times, the result contains only the newest one. A value that does not match its declaration is ``OPAQUE``, and
-        ``problem`` has the reason. A payload that cannot be decoded at all gives one such value under ``path``. The
-        ``raw`` of each value is the whole payload.
+        ``problem`` has the reason. If a payload cannot be decoded at all, the result is one ``OPAQUE`` value under
+        ``path``. The ``raw`` of each value is the whole payload.
 
     Source: LwM2M core, data formats.
     """
@@ -177,12 +180,13 @@ def _no_value_at(path: str, readings: Mapping[str, DecodedValue]) -> str:
 def encode(
     value: object, path: str, content_type: str | None = None, *, allow_read_only: bool = False
 ) -> tuple[bytes, str]:
-    """Encode a value as the payload of a write, after checking it against the declaration of its path.
+    """Check a value against the declaration of its path, and encode it as the payload of a write.
 
     Args:
         value: A ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these. For a
-            multiple resource, a mapping of instance id to such a value, which replaces all its instances. A declared
-            integer may be a ``float`` if it has no fraction and is below 2**53; larger ones may have been rounded.
+            multiple resource, a mapping of instance id to such a value, which replaces all its instances. For a
+            declared integer, you can pass a ``float`` without a fraction below 2**53. Larger floats may have been
+            rounded.
         path: Resource path such as ``/3311/0/5850``.
         content_type: The content type; by default text/plain, and application/octet-stream for bytes. A mapping can
             only be TLV (the default if the resource is declared) or SenML JSON. Bytes with any other content type are

@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _LONGEST_INTEGER = 20
 _NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]{1,3})?")
-"""Numbers in text/plain: so neither ``nan`` nor ``1_000`` nor `` 21`` is one."""
+"""The numbers of text/plain. ``nan``, ``1_000`` and `` 21`` are not numbers there."""
 _OBJECT_LINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _EXCERPT_BYTES = 24
 _INTEGER_SIZES = (1, 2, 4, 8)
@@ -95,10 +95,9 @@ def as_float(number: object) -> float | None:
 
 
 def is_integer_for_float(content: bytes) -> bool:
-    """Whether the bytes of a declared float look like an integer, as some clients write a float without its fraction.
+    """Return whether the bytes of a declared float look like an integer: some clients omit the fraction of a float.
 
-    The two cannot be distinguished for certain, and the fraction is lost, so such bytes are not read as either of them.
-    Zero is the same in both.
+    An integer and a float can have the same bytes, so such bytes are read as neither. Zero is the same in both.
     """
     if len(content) not in _FLOAT_FORMATS:
         return len(content) in _INTEGER_SIZES
@@ -462,7 +461,7 @@ def plain_scalar(value: object) -> object:
 
 
 def read_item(item: object, path: str, raw: bytes) -> DecodedValue:
-    """Read a JSON or CBOR item as the declared type of its path, or as its own type without a declaration."""
+    """Read a JSON or CBOR item as the declared type of its path. Without a declaration, keep the type of the item."""
     definition = lookup(path)
     return item_of(None if definition is None else definition.type, item, raw)
 

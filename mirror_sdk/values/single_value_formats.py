@@ -88,7 +88,7 @@ def _reject_constant(word: str) -> NoReturn:
 
 
 def parse_cbor(raw: bytes) -> object:
-    """Return the one item of a CBOR payload.
+    """Return the only item of a CBOR payload.
 
     Raises:
         UnreadablePayload: The payload is not CBOR, nests too deep, or continues after its first item.

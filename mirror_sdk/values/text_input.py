@@ -1,6 +1,7 @@
 """Reads a value that a person typed, as the type declared for its resource; never a guess.
 
-Text that could mean two values is rejected with both of them, and so is a number written as in another language.
+Text that could mean two values is rejected, and the error names both values. A number in the notation of another
+language is also rejected.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _reading(content: bytes, path: str) -> DecodedValue:
 
 
 def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """Write a checked value as the one resource, or resource instance, of a TLV.
+    """Write a TLV with a single resource or resource instance, which has this checked value.
 
     Raises:
         InvalidValue: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
@@ -138,7 +138,7 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
     _, _, resource_id, *instance_ids = _ids(path)
     content = DATA_TYPES[resource_type].to_bytes(value)
     if len(content) > _MOST_BYTES:
-        raise InvalidValue(f"{path}: {len(content)} bytes exceed the limit of TLV, {_MOST_BYTES}")
+        raise InvalidValue(f"{path}: {len(content)} bytes exceed the limit of TLV, {_MOST_BYTES}; pass a shorter value")
     if not instance_ids:
         return _entry(_Kind.RESOURCE, resource_id, content)
     return _entry(_Kind.MULTIPLE_RESOURCE, resource_id, _entry(_Kind.RESOURCE_INSTANCE, instance_ids[0], content))

@@ -17,7 +17,7 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 class WebhookReceiver(CallbackInbox):
     """A small HTTP server that receives webhook calls in a separate thread, until you close it.
 
-    Use it in a ``with`` statement, or call :meth:`close`. It belongs to the process that created it: in a child
+    Use it in a ``with`` statement, or call :meth:`close`. A receiver belongs to the process that created it. In a child
     process, reading it is an error, and closing it does nothing.
 
     Args:

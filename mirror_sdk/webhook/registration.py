@@ -43,9 +43,9 @@ class RegisteredWebhook:
 
     Attributes:
         url: The address it was registered with.
-        token: The token it was registered with. Another program registers another one.
+        token: The token it was registered with. Another program registers another webhook.
         log_end: The end of the service's log at the registration; ``None`` if the service has no such log.
-        is_replaced: Whether another program with the key removed it, or registered another one.
+        is_replaced: Whether another program with the same key removed this webhook, or registered another.
     """
 
     url: str
@@ -54,7 +54,7 @@ class RegisteredWebhook:
     is_replaced: bool = False
 
     def note(self, found: CallbackRegistration | None) -> None:
-        """Compare the webhook with the one that is registered now.
+        """Compare the webhook with the currently registered webhook.
 
         Raises:
             ChannelGone: The webhook was replaced, and there is no log to read instead.

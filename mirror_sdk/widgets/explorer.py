@@ -36,9 +36,10 @@ class Explorer(WriterHost):
         client: The mirror.
         device: The device to show first: the device, its id or its endpoint name, or a table whose rows name one.
         stale_after_seconds: The shortest silence after which a resource can be stale; see :class:`FleetTable`.
-        live: Whether it updates by itself; otherwise each action blocks until it is done.
-        keep_previous: Whether earlier explorers stay open. By default this one closes those of the previous run of its
-            cell. If the notebook does not say which cell is running, it closes all earlier explorers of this client.
+        live: Whether the explorer updates by itself. Otherwise each action blocks until it is done.
+        keep_previous: Whether earlier explorers stay open. By default, a new explorer closes the explorers of the
+            previous run of its cell. If the notebook does not say which cell is running, it closes all earlier
+            explorers of this client.
         host: For widgets that display this one as a part of themselves, without the list of devices.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The events of a client for all its widgets: one poller for all of them, and a bounded buffer for each."""
+"""The events of a client for all its widgets. All widgets share one poller, and each has a bounded buffer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class EventFeed:
 
     @property
     def problem(self) -> Exception | None:
-        """The reason why no events are received; ``None`` if they are."""
+        """The reason why no events are received. ``None`` if events are received."""
         if self._failure is not None:
             return self._failure
         return self._watch.last_failure if self._watch is not None else None

@@ -28,16 +28,16 @@ class FleetTable(WriterHost):
     After an event it reads the device of the event again, and every minute the whole fleet. It shows when it last read
     the fleet.
 
-    A value can only be stale if its device sends it by itself: the resource is subscribed or auto-observed. A value
-    with a max-age is stale after that time. Without a max-age, silence decides, because a device does not repeat an
-    unchanged value. The value is stale if the device has been silent for longer than three times the longest pause
+    A value can only be stale if the device sends it on its own, because the resource is subscribed or auto-observed. A
+    value with a max-age is stale after that time. Without a max-age, silence decides, because a device does not repeat
+    an unchanged value. The value is stale if the device has been silent for longer than three times the longest pause
     between two reports of the resource. Constant resources, such as units and serial numbers, are never stale.
 
     The table also shows one value of each device, and a line of this value over the last 24 hours. By default it is the
     main value: the last number or boolean of a sensor or actuator, preferably its Sensor Value, On/Off or Dimmer. A
     device without sensors shows another number, such as its battery level. The line comes from the history of the
-    service. Without a history it has the values that the notification log of this application still contains, and later
-    ones.
+    service. Without a history, it has the values that the notification log of this application still contains, and
+    later values.
 
     A *view* is the arrangement of the table: a dictionary with the members ``columns``, ``group_by``, ``status``,
     ``search``, ``sort_by``, ``descending`` and ``resource``. The *Views* menu saves the current view in a file under
@@ -50,8 +50,9 @@ class FleetTable(WriterHost):
         stale_after_seconds: The shortest silence after which a resource can be stale. It is an hour by default, and a
             day for a resource with fewer than three observed pauses. This does not affect a value with a max-age.
         live: Whether it updates by itself; otherwise each action blocks until it is done.
-        keep_previous: Whether earlier fleet tables stay open. By default this one closes those of the previous run of
-            its cell. If the notebook does not say which cell is running, it closes all earlier ones of this client.
+        keep_previous: Whether earlier fleet tables stay open. By default, a new table closes the tables of the previous
+            run of its cell. If the notebook does not say which cell is running, it closes all earlier tables of this
+            client.
 
     Attributes:
         writer: The write panel; ``None`` before it was opened.

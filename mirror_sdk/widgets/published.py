@@ -172,7 +172,10 @@ def _for_page(row: Row) -> dict[str, Any]:
 
 
 def _overlap(before: Points | None, points: Points) -> tuple[int, int]:
-    """Return how many points a line lost at its beginning and kept after them; zeros if it changed otherwise."""
+    """Return how many points a line lost at its beginning, and how many it kept.
+
+    Zeros if it changed in any other way.
+    """
     if before is None or not len(before[0]) or not len(points[0]):
         return 0, 0
     dropped = int(np.searchsorted(before[0], points[0][0]))

@@ -20,7 +20,7 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Row], most: int) 
 
     Args:
         caption: Its title.
-        columns: The columns, each with its heading if that is another one: ``reason: Why``.
+        columns: The columns. If the heading of a column is not its name, it follows the name: ``reason: Why``.
         rows: All rows.
         most: The maximum number of rows that are shown, the first ones.
     """

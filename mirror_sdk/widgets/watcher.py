@@ -55,11 +55,11 @@ class EventWatcher(MirrorWidget):
     shows when the widget read them. New events follow without a gap, each of them once. If the user chooses other
     devices or paths, the widget filters the display and reads the earlier events again.
 
-    Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
-    (resource 5701), else the declared one. Set points and integers have steps, because each value lasts until the next
-    one. Booleans and strings are drawn as states over time. A line breaks after a loss in the log and after its device
-    left. It also breaks after a silence of more than ten times its usual interval, unless it is a set point. The plot
-    marks losses, absences of devices, and writes with their results.
+    Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports in
+    resource 5701. If it reports none, the declared unit is shown. Set points and integers have steps, because each
+    value lasts until the next one. Booleans and strings are drawn as states over time. A line breaks after a loss in
+    the log and after its device left. It also breaks after a silence of more than ten times its usual interval, unless
+    it is a set point. The plot marks losses, absences of devices, and writes with their results.
 
     The plot follows the newest events, or shows a fixed interval after a zoom. A click on a row of the table highlights
     its line. Times are displayed in a zone that the user chooses.

@@ -52,7 +52,7 @@ READ_WITHIN_SECONDS = 10.0
 
 
 class Host(NamedTuple):
-    """The widget that displays another one as a part of itself, and the name of the part in its component."""
+    """A widget that contains another widget, and the name that its component uses for that part."""
 
     widget: MirrorWidget
     name: str
@@ -61,19 +61,19 @@ class Host(NamedTuple):
 class MirrorWidget(LazyModule):
     """A widget of a client.
 
-    Its threads run until :meth:`close`, the end of its ``with`` block or of the kernel, or until its client is closed.
-    They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at the end
-    of its ``__init__``.
+    Its threads run until :meth:`close`, until the end of the ``with`` block or of the kernel, or until the client is
+    closed. They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at
+    the end of its ``__init__``.
 
     Args:
         client: The mirror. It has to stay open as long as the widget.
         live: Whether the widget updates by itself. Otherwise there are no threads: each action blocks until it is done,
             and ``refresh()`` shows changes.
-        keep_previous: Whether earlier widgets stay open. By default this one closes those of the previous run of its
-            cell. If the notebook does not say which cell is running, it closes those of its kind for the same mirror
-            and key.
-        host: The widget that displays this one as a part of itself: ``bridge.part(name)`` there. The part uses the
-            thread and the connection of its host. By default a widget is displayed by itself.
+        keep_previous: Whether earlier widgets stay open. By default, a new widget closes the widgets of the previous
+            run of its cell. If the notebook does not say which cell is running, the new widget closes all widgets of
+            its kind for the same mirror and key.
+        host: The widget that contains this widget as a part, with ``bridge.part(name)``. The part uses the thread and
+            the connection of its host. By default a widget is displayed by itself.
 
     Raises:
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
@@ -200,7 +200,7 @@ class MirrorWidget(LazyModule):
         return self._live.is_running and not self._is_closed
 
     def refresh(self) -> None:
-        """Do pending reads, and show changes. A live widget does so by itself several times a second.
+        """Do pending reads, and show changes. A live widget refreshes itself several times a second.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> FleetTable(client, live=False).refresh()
@@ -456,8 +456,11 @@ def _update_copies() -> None:
 
 
 _open: dict[object, tuple[object, WeakSet[MirrorWidget]]] = {}
-"""The last run that created widgets, and those widgets: by cell, because a cell that runs again may also create its
-client again. If the page does not name the cell: by kind of widget, mirror and key, and each widget is a run."""
+"""For each cell, the last run that created widgets, and these widgets.
+
+The key is the cell, because a cell that runs again may also create its client again. If the page does not name the
+cell: by kind of widget, mirror and key, and each widget is a run.
+"""
 
 
 def _replace_earlier(widget: MirrorWidget) -> None:

@@ -40,7 +40,8 @@ class WritePanel(MirrorWidget):
             3 days, or more if it was silent for a long time.
         canary: The number of awake devices to write to first. All of them must succeed before any other write is sent.
             If no device is awake, there is no canary, as the preview shows.
-        max_failures: The number of tolerated failures; after one more nothing else is sent. ``None`` for no limit.
+        max_failures: The number of tolerated failures. If more writes fail, nothing else is sent. ``None`` for no
+            limit.
         include_offline: Whether to write to devices that are not registered, too.
         live: Whether it updates by itself; otherwise each action blocks until it is done.
         keep_previous: Whether earlier panels stay open. By default this one closes those of the previous run of its

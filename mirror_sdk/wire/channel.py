@@ -101,7 +101,7 @@ _HEADERS_OF_A_CONNECTION = frozenset(
     }
 )
 """Headers that only the server may set: the host, the end of the body, and those for the next hop (RFC 9110 7.6.1).
-If an application could set them, the call could differ from the one that was checked.
+If an application could set these headers, the server could send another call than it has checked.
 """
 
 

@@ -53,7 +53,7 @@ UNSUPPORTED_FIELDS = (
 STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
 """States of the public API; a device of a mirror is in one of the first two."""
 INCLUDED = ("total_count", "totalCount")
-"""The values of ``include``, in the spelling of the public API and in that of its client library."""
+"""The values of ``include``, in the spelling of the public API and in the spelling of its client library."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000

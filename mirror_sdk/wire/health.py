@@ -9,7 +9,7 @@ OK = "ok"
 
 
 class Health(WireModel):
-    """The status of a server, its kind, and its extensions; an early one does not list the latter."""
+    """The status of a server, its kind, and its extensions. An early server does not list its extensions."""
 
     status: str
     service: str | None = None

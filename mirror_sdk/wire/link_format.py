@@ -17,9 +17,9 @@ _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
 
 
 class Link(NamedTuple):
-    """A link; ``attributes`` by their names in lower case, with ``""`` for one without a value.
+    """A link. ``attributes`` has its attributes by their names in lower case. An attribute without a value has ``""``.
 
-    If an attribute is there twice, the first one counts.
+    If an attribute occurs twice, the first counts.
     """
 
     target: str
@@ -31,7 +31,7 @@ class InvalidLinkFormat(ValueError):
 
 
 def parse_links(text: str) -> Iterator[Link]:
-    """Yield the links of a string; empty ones between commas are left out.
+    """Yield the links of a string. Empty links between commas are omitted.
 
     Raises:
         InvalidLinkFormat: A part of the text is not a link.

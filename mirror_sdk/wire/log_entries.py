@@ -21,7 +21,7 @@ from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(JsonForm):
-    """An entry that this version cannot read, as it was received, and the name of its list."""
+    """An entry that this version cannot read: the entry as received, and the name of its list."""
 
     key: str
     content: object
@@ -137,7 +137,7 @@ class Gap:
 
 
 def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
-    """Return how many entries are lost from one number to another; ``None`` if the numbers do not show it."""
+    """Return how many entries are lost from one number to another. ``None`` if the numbers do not show how many."""
     if first_seq is None or last_seq is None:
         return None
     count = last_seq - first_seq + 1

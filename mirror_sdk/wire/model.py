@@ -91,7 +91,7 @@ class WireModel(BaseModel, JsonForm):
     )
 
     def __dir__(self) -> list[str]:
-        """Return the names of the object itself: completion should not list those of pydantic."""
+        """Return the names of the object itself. Completion should not list the names of pydantic."""
         return [name for name in super().__dir__() if name.startswith("__") or name not in _PYDANTIC_NAMES]
 
     def to_dict(self) -> dict[str, Any]:

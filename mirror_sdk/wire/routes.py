@@ -49,7 +49,7 @@ SIMULATOR_REGISTRATION = "/sim/v1/devices/{device_id}/registration"
 SIMULATOR_CLOCK = "/sim/v1/clock"
 
 NEWEST_CONNECT = "/v2"
-"""The version of paths that begin with :data:`UNVERSIONED`: the newest one, as in the public API."""
+"""The version of paths that begin with :data:`UNVERSIONED`. As in the public API, this is the newest version."""
 UNVERSIONED = ("/subscriptions", "/notification")
 """The beginnings of paths that older programs request without a version."""
 
@@ -71,11 +71,11 @@ DEFAULT_HOLD_SECONDS = 25
 
 
 def unversioned(path: str) -> str | None:
-    """Return the other name of a path, without its version; ``None`` if it has none."""
+    """Return the alias of a path without a version, such as ``/notification/pull``. ``None`` if it has no alias."""
     name = path.removeprefix(NEWEST_CONNECT)
     return name if name != path and is_unversioned(name) else None
 
 
 def is_unversioned(path: str) -> bool:
-    """Whether a path, without a slash at its end, is the other name of one."""
+    """Return whether a path is an alias without a version. Pass the path without a trailing slash."""
     return path.startswith(UNVERSIONED) and any(path == name or path.startswith(f"{name}/") for name in UNVERSIONED)

@@ -63,7 +63,7 @@ def _columns() -> Iterator[ResourceColumn]:
 
 
 COLUMNS = tuple(_columns())
-"""One column for each member of ``Reported`` and ``Desired``, in their order, after those of a resource."""
+"""One column for each member of ``Reported`` and ``Desired``, in their order. The columns of a resource come first."""
 
 
 def streamed_columns(*of_parts: Part) -> list[ResourceColumn]:

@@ -91,8 +91,8 @@ def renew_key(name: str, overlap_seconds: int, database_url: str) -> None:
     """Replace the key NAME and print the new one. NAME can also be its id.
 
     The application stays the same, with its notifications, rules, subscriptions and webhook. Save the new key: it is
-    printed only once. The server can keep running. Keys that earlier renewals replaced stay valid until their own end,
-    but no longer than the old key. A request that is still waiting when its key ends gets 401.
+    printed only once. The server can keep running. Keys that earlier renewals replaced expire when they were due to
+    expire, or with the old key if that is sooner. A request that is still waiting when its key expires gets 401.
 
     \b
       mirror-server keys renew dashboard --overlap 7d

@@ -264,8 +264,8 @@ class CommandService:
         if context.unfinished >= QUEUE_LIMIT:
             raise ApiError(
                 429,
-                f"{QUEUE_LIMIT} commands wait for this device already; wait until one has completed or expired."
-                " To let commands expire sooner, submit them with expiry_seconds",
+                f"{QUEUE_LIMIT} requests wait for this device already; wait until one has completed or expired."
+                " To let requests expire sooner, submit them with expiry_seconds",
                 reason="QUEUE_IS_FULL",
             )
         now = self._clock.now()

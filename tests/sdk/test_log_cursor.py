@@ -105,10 +105,13 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
 @pytest.mark.parametrize(
     ("poll", "told"),
     [
-        (Poll(5, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 5 again"),
-        (Poll(4, {"blips": [1]}, None, AT), "a poll after entry 5 returned entry 4 again"),
-        (Poll(9, {"blips": [{"seq": 5}]}, None, AT), "in the response to a poll the number of an entry is 5"),
-        (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"the number of an entry is '9{50,4000}…$"),
+        (Poll(5, {"blips": [1]}, None, AT), "requested entries after 5, but the service returned entry 5 again"),
+        (Poll(4, {"blips": [1]}, None, AT), "requested entries after 5, but the service returned entry 4 again"),
+        (
+            Poll(9, {"blips": [{"seq": 5}]}, None, AT),
+            "the service returned invalid entries: the number of an entry is 5",
+        ),
+        (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"the number of an entry is '9{50,4000}…; check"),
     ],
 )
 def test_impossible_response_does_not_move_the_position(poll, told):

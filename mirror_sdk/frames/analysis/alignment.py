@@ -110,7 +110,7 @@ def _in_order_of_patterns(timeline: Timeline) -> list[int]:
 
 
 def _column(timeline: Timeline, devices: Ints, bins: Bins, name: Statistic) -> Any:
-    """Return one statistic of the cells of one path, with missing cells for devices without this path."""
+    """Return a statistic of the cells of a path. Devices without this path have missing cells."""
     of_device = timeline.segments.of_device
     cells = timeline.to_frame(binned_segments(timeline, bins, [name]).statistics([name]))[name]
     position = np.full((len(devices), len(bins)), -1)

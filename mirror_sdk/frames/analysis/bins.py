@@ -52,8 +52,8 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
 
     A bin begins when the clock of the zone first shows a multiple of the span. Multiples are counted from midnight if a
     day is a whole number of spans, else from Monday, January 5, 1970. If the clock skips a multiple, the bin begins at
-    the change. If the clock is put back by a whole bin or more, the bins of that time occur twice. If it is put back by
-    less, one bin is longer.
+    the change. If the clock is put back by a whole bin or more, the bins of that time occur twice. If the clock is put
+    back by less than a bin, one bin is longer.
 
     Args:
         span: The length of a bin, in milliseconds.

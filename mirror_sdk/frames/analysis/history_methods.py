@@ -68,13 +68,15 @@ class HistoryMethods:
                 counted from midnight if a day is a whole number of bins, else from Monday, January 5, 1970. A day on
                 which the clock is changed has 23 or 25 hours, and an hour that occurs twice counts twice.
             how: One statistic or several; ``duration`` cannot be combined with others.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             paths: Only these resources; ``*`` at the end of a path matches anything.
             begin: Start of the period; by default the start of the history, else the first row. Rows before ``begin``
                 supply the values at that instant.
             end: End of the period; by default the end of the history, else the last row.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: Time zone of the bins and their column, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: Time zone of the bins and their column, such as ``"Europe/Berlin"``. By default the time zone of
+                ``changed_at``.
 
         Returns:
             One row for each resource and bin, even if no value is known, in order of device, path and bin:
@@ -133,11 +135,12 @@ class HistoryMethods:
             below: The value must be less than this number. You can combine it with ``above``.
             equals: The value must be this number, boolean or text.
             per_interval: Whether to return one row for each interval, with its start and end.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each device and path that has a value, in order of device and path:
@@ -185,8 +188,8 @@ class HistoryMethods:
         - *unknown*: before the first row of the device, in a ``gap`` of the device or the service, or after the end of
           the table;
         - *absent*: after a ``deregistration`` or ``expired`` row and before the next ``registration`` or
-          ``reg_update``. With ``silence_limit`` also after that time without contact. A value is a contact at its own
-          time and, in a history, at its receipt;
+          ``reg_update``. With ``silence_limit`` also after that time without contact. A value counts as a contact at
+          its own time and, in a history, also at the time of receipt;
         - *available*: otherwise.
 
         ``availability`` is the available time divided by the available and absent time.
@@ -202,7 +205,7 @@ class HistoryMethods:
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: More devices, and the times of their last values: a state table, such as ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each device in the table or ``state``, in order of their ids:
@@ -256,12 +259,13 @@ class HistoryMethods:
 
         Args:
             path: The counter; ``*`` at the end matches anything.
-            bin: Length of a bin, as in :meth:`resample`; by default one row per pair.
+            bin: Length of a bin, as in :meth:`resample`. By default the result has one row per pair.
             per: The unit of time of a rate: ``"1h"`` means the increase per hour.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            tz: The time zone of bins and times; that of ``changed_at`` by default.
+            tz: The time zone of bins and times. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each pair of values that is neither entirely before ``begin`` nor after ``end``:
@@ -306,11 +310,12 @@ class HistoryMethods:
             paths: The resources, in the order of the columns; ``*`` at the end of a path matches anything.
             on: Length of a bin, as in :meth:`resample`.
             how: The statistic, as in :meth:`resample`, except ``duration``.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the bins; that of ``changed_at`` by default.
+            tz: The time zone of the bins. By default the time zone of ``changed_at``.
 
         Returns:
             A frame with the index ``device_id`` and ``bin`` (its start), and a column for each path that has values:
@@ -352,8 +357,8 @@ class HistoryMethods:
         start of their period. ``a`` and ``b`` are the statistic ``how`` in the bin of the first and the second period,
         as :meth:`resample` defines it. ``difference`` is b - a.
 
-        Unlike those of :meth:`resample`, bins do not follow the local clock: all have the same length, except that the
-        last one ends with the period.
+        Unlike the bins of :meth:`resample`, these bins do not follow the local clock. All have the same length, except
+        that the last bin ends with the period.
 
         Args:
             begin_a: Start of the first period.
@@ -362,7 +367,8 @@ class HistoryMethods:
             bin: Length of a bin; by default one bin of the whole length.
             how: The statistic, as in :meth:`resample`, except ``duration``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             state: The values before the first row: a state table of the start of the earlier period.
 
         Returns:
@@ -413,7 +419,7 @@ class HistoryMethods:
             silence_limit: How long a device may be silent before values are unknown; no limit by default.
             begin: Only intervals that end after this instant; by default the start of the history, else the first row.
             end: Only intervals that begin before this instant; by default the end of the history, else the last row.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each interval, in order of device and start. Intervals that affect all devices come first:
@@ -457,7 +463,7 @@ class HistoryMethods:
             paths: Only these resources; ``*`` at the end of a path matches anything.
             begin: Only changes at this instant or later; by default the start of the history, else all.
             end: Only changes before this instant; by default the end of the history, else all.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each late value, by device and path, in order of arrival:
@@ -496,11 +502,12 @@ class HistoryMethods:
         Args:
             longer_than: The length that an interval must exceed, such as ``"1h"``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``; that of ``changed_at`` by default.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
 
         Returns:
             One row for each interval between ``begin`` and ``end``, in order of device, path and start:
@@ -529,7 +536,7 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`gaps`, one row per device, for at most 30 devices: those with the longest gaps.
+        """Plot :meth:`gaps`, one row per device, for the 30 devices with the longest gaps.
 
         Gaps that affect all devices are at the top.
 
@@ -537,7 +544,7 @@ class HistoryMethods:
             silence_limit: How long a device may be silent before values are unknown; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
+            tz: The time zone of the axis. By default the time zone of ``changed_at``.
             ax: The axes to draw on; a new figure by default.
 
         Raises:
@@ -563,14 +570,14 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`availability`, one row per device, for at most 30 devices: those with the longest absences.
+        """Plot :meth:`availability`, one row per device, for the 30 devices with the longest absences.
 
         Args:
             silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: More devices, as for :meth:`availability`.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
+            tz: The time zone of the axis. By default the time zone of ``changed_at``.
             ax: The axes to draw on; a new figure by default.
 
         Raises:
@@ -603,7 +610,7 @@ class HistoryMethods:
             paths: Only these resources; ``*`` at the end of a path matches anything.
             begin: Only changes at this instant or later; by default the start of the history, else all.
             end: Only changes before this instant; by default the end of the history, else all.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
+            tz: The time zone of the axis. By default the time zone of ``changed_at``.
             ax: The axes to draw on; a new figure by default.
 
         Raises:
@@ -629,16 +636,17 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`unchanged`, one row per resource, for at most 30 resources: those with the longest intervals.
+        """Plot :meth:`unchanged`, one row per resource, for the 30 resources with the longest intervals.
 
         Args:
             longer_than: The length that an interval must exceed, such as ``"1h"``.
             paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: How long a value stays known after the last contact of its device. By default there is no
+                limit.
             begin: Start of the period; by default the start of the history, else the first row.
             end: End of the period; by default the end of the history, else the last row.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the axis; that of ``changed_at`` by default.
+            tz: The time zone of the axis. By default the time zone of ``changed_at``.
             ax: The axes to draw on; a new figure by default.
 
         Raises:

@@ -410,7 +410,7 @@ def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, pd.Index]:
 
 
 def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Return the endpoint name of each device in the last row that has one; ``None`` for none."""
+    """Return the last endpoint name of each device in the rows. ``None`` if no row of the device has a name."""
     names = np.full(len(devices), None, dtype=object)
     for frame in frames:
         if "endpoint_name" in frame:

@@ -42,7 +42,7 @@ def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], 
 
 
 def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw presence, a row for each device in the order of names; those that were absent for longest."""
+    """Draw the presence of the devices with the longest absences: one row per device, in the order of names."""
     owner = intervals["device_id"].astype(object)
     longest = _longest(owner, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))

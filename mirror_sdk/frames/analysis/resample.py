@@ -30,7 +30,7 @@ RESAMPLED_COLUMNS = (
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
     COVERED,
 )
-"""Statistics of each bin; a table has those that were requested."""
+"""Statistics of each bin. A table has only the requested statistics."""
 
 VALUE_DURATION_COLUMNS = (
     *BIN_COLUMNS,
@@ -79,7 +79,9 @@ def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) ->
 
 
 class BinnedSegments:
-    """Segments cut at the edges of bins, in the order of the cells: those of the first resource, then of the next one.
+    """Segments that are cut at the edges of bins.
+
+    They are in the order of the cells: first all segments of the first resource.
 
     A value with a time in a bin has a segment there, even one of no length.
     """
@@ -218,7 +220,7 @@ class BinnedSegments:
         return numbers_of(number)
 
     def _reduced(self, operation: np.ufunc, values: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Reduce the segments of each cell to one value; empty cells have none."""
+        """Reduce the segments of each cell to one value. Empty cells have no value."""
         reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
         return reduced
 

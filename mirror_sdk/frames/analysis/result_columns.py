@@ -24,8 +24,8 @@ COVERED = TableColumn("covered", pa.float64(), "the share of the bin in which a 
 def column_of(values: npt.NDArray[Any] | pa.Array, column: TableColumn) -> pa.Array:
     """Convert the cells of a column to Arrow.
 
-    Instants and spans are milliseconds, ``NEVER`` and ``NO_TIME`` if missing. A missing number is NaN. A word is its
-    index into the declared ones. An Arrow array is returned as it is.
+    Instants and spans are milliseconds, ``NEVER`` and ``NO_TIME`` if missing. A missing number is NaN. A word is stored
+    as its index in the declared words. An Arrow array is returned as it is.
     """
     if isinstance(values, pa.Array):
         return values

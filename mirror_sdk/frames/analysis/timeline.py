@@ -186,11 +186,11 @@ def timeline_of(
     Args:
         frame: The table.
         paths: Patterns of the resources; all by default.
-        silence_limit: How long a value holds after the last contact of its device; for ever by default.
-        begin: Start of the period; that of the table by default, else its first row.
-        end: End of the period; that of the table by default, else its last row.
+        silence_limit: How long a value stays known after the last contact of its device. By default, there is no limit.
+        begin: Start of the period. By default, the start in the metadata of the table, or else its first row.
+        end: End of the period. By default, the end in the metadata of the table, or else its last row.
         state: A state table with the values that held before the first row.
-        tz: The time zone of days and results; that of the table by default.
+        tz: The time zone of days and results. By default, the time zone of the table.
 
     Raises:
         InvalidValue: The table lacks a column, or an argument cannot be used.
@@ -212,7 +212,7 @@ def timeline_of(
 
 
 def warn_of_units(timeline: Timeline) -> None:
-    """Warn if the numbers of a resource are in several units; an unknown unit counts as another one.
+    """Warn if the numbers of a resource are in several units. An unknown unit counts as a different unit.
 
     Warns:
         UnitWarning: A resource has several units.
@@ -287,7 +287,7 @@ def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: i
 
 
 def _is_history(metadata: dict[str, Any]) -> bool:
-    """Return whether the metadata are those of a history, which contain the time that it covers."""
+    """Return whether these are the metadata of a history. They contain the period that the history covers."""
     return "oldest_at" in metadata
 
 

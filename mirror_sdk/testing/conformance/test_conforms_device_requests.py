@@ -259,7 +259,10 @@ def test_a_resource_is_executed(service: Service, light: str) -> None:
 
 
 def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """wire.md 2: both are delivered in order, both have async responses, and the mirror follows the newer one."""
+    """wire.md 2: the newer write sets the desired value.
+
+    Both are still delivered in order, and both have async responses.
+    """
     simulator.set_online(light, False)
     older, newer = service.begin(light, "PUT", SWITCH, value="0"), service.begin(light, "PUT", SWITCH, value="1")
     desired = service.resource(light, SWITCH)["desired"]
@@ -271,7 +274,7 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
 
 
 def test_a_request_to_a_full_queue_is_rejected(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """``QUEUE_IS_FULL``: 20 commands wait for one device."""
+    """``QUEUE_IS_FULL``: 20 requests wait for one device."""
     simulator.set_online(light, False)
     for _ in range(20):
         service.begin(light, "GET", TEMPERATURE)

@@ -18,7 +18,7 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 
 
 class DevicePicker:
-    """The devices to pick from, and the picked ones.
+    """The devices to pick from, and the picked devices.
 
     Args:
         model: The model it belongs to.

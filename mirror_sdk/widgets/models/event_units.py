@@ -45,7 +45,7 @@ class EventUnits:
                 self._changed()
 
     def unit_of(self, event: Event) -> str:
-        """Return the unit of an event: its own, else the last one that its device had named before."""
+        """Return the unit of an event. If it has none, return the last unit that its device had named before."""
         device_id, path = event.device_id or "", event.path or ""
         if event.unit or not is_in_named_unit(path):
             return event.unit or ""

@@ -77,7 +77,7 @@ class Card:
     Attributes:
         name: Its name.
         id: Its id.
-        type: Its endpoint type; empty if it has none.
+        type: The endpoint type. Empty if the device has none.
         description: Its description in the directory.
         state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
         attributes: The names and values of its custom attributes.
@@ -117,7 +117,10 @@ class Editor:
 
     @property
     def problem(self) -> str:
-        """The reason why the text is not a value of the resource; empty if it is one, or before it was typed."""
+        """The reason why the text is not a value of the resource.
+
+        Empty if it is a value, or if nothing was typed yet.
+        """
         if not self.is_edited:
             return ""
         try:

@@ -102,7 +102,7 @@ class DeviceSummary:
         counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
         last_reported_at: The time of its last report of anything.
         readings: The last number or boolean of each resource, by path.
-        main_path: The path of its main value; empty if it has reported no number and no boolean.
+        main_path: The path of the main value. Empty if the device has reported neither a number nor a boolean.
     """
 
     device: Device
@@ -203,7 +203,7 @@ class FleetResource:
 
 
 Act: TypeAlias = Callable[[], Exception | None]
-"""Waits for the end of an act, and returns its error; ``None`` if it succeeded."""
+"""Waits for the end of an act and returns the error. ``None`` if the act succeeded."""
 
 
 class FleetModel(Model):
@@ -662,7 +662,7 @@ def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
 
 
 def short_label(path: str) -> str:
-    """Return the name of a resource, without an end that adds nothing to the name of its object."""
+    """Return the name of a resource, without an ending that only repeats what the object is."""
     return label_of(path).removesuffix(_OBVIOUS)
 
 

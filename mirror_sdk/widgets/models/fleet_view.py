@@ -19,7 +19,7 @@ COLUMNS = (
     *("name", "status", "value", "sparkline", "last_contact", "failed", "drifting", "pending", "stale"),
     *("type", "state"),
 )
-"""The columns of a fleet table, besides those of attributes."""
+"""The columns of a fleet table, without the columns of attributes."""
 STATUS_NAMES = ("failed", "drifting", "pending", "stale", "never_reported", "offline", "in_sync")
 """The statuses of devices, worst first."""
 MAX_VIEW_NAME_LENGTH = 80
@@ -30,7 +30,7 @@ class FleetView:
     """The arrangement of a fleet table.
 
     Attributes:
-        columns: The visible columns in their order; empty for the usual ones.
+        columns: The visible columns in their order. Empty for the default columns.
         group_by: The column by which devices are grouped, such as ``type`` or ``attribute.room``; empty for no groups.
         status: Only devices with this status, such as ``failed``; empty for all.
         search: Only devices that contain this text.
@@ -120,7 +120,7 @@ class ViewFile:
         except FileNotFoundError:
             return {}
         except ValueError as error:
-            raise InvalidValue(f"{self.file} is not a JSON file: {error}") from error
+            raise InvalidValue(f"{self.file} is not a JSON file: {error}; repair it, or pass another file") from error
         if not isinstance(content, dict) or not all(isinstance(view, dict) for view in content.values()):
             raise InvalidValue(f"{self.file} must contain a JSON object with a view for each name")
         try:

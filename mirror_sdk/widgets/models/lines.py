@@ -86,10 +86,10 @@ class Series:
 
     @property
     def panel(self) -> str:
-        """The panel of the line, which has lines of one quantity in one unit.
+        """The panel of the line. All lines of a panel have the same quantity and unit.
 
-        The quantity is the object, such as Temperature. Values without a unit cannot be compared with those of another
-        resource, so each such resource has a panel.
+        The quantity is the object, such as Temperature. Values without a unit cannot be compared with the values of
+        another resource. So each resource without a unit has its own panel.
         """
         label = label_of(self.key.path)
         return f"{label.partition(' · ')[0]} {self.unit_text}" if self.unit_text else label
@@ -110,13 +110,13 @@ def short_name(name: str) -> str:
 
 
 def is_set_point(path: str) -> bool:
-    """Return whether a resource can be written, so that it keeps each value until the next one."""
+    """Return whether a resource can be written. If so, it keeps each value until the next write."""
     definition = lookup(path)
     return definition is not None and "W" in definition.access
 
 
 def is_stepped(path: str) -> bool:
-    """Return whether the line of a resource has steps: that of a set point or of integers."""
+    """Return whether the line of a resource has steps. Lines of set points and of integers do."""
     definition = lookup(path)
     return definition is not None and (is_set_point(path) or definition.type in _INTEGERS)
 

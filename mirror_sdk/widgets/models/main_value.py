@@ -9,13 +9,16 @@ from mirror_sdk.object_definitions import lookup
 from mirror_sdk.wire.paths import parse_path
 
 _FIRST_SENSOR_OBJECT = 3200
-"""Objects of sensors and actuators have these ids. Their values say more than those of management objects."""
+"""Objects of sensors and actuators have these ids.
+
+The values of sensors say more than the values of management objects.
+"""
 _MAIN_RESOURCES = (5700, 5850, 5851)
 """Sensor Value, On/Off and Dimmer say more than the other resources of an object."""
 
 
 def main_path(paths: Iterable[str]) -> str:
-    """Return the path of the main value of a device; empty if it has none.
+    """Return the path of the main value of a device. Empty if the device has no main value.
 
     Args:
         paths: The resources of the device that have a reported number or boolean that may change.

@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 
 
 class Run(Protocol):
-    """Makes a call, on this thread or another one, and later delivers its result or its error."""
+    """Makes a call, on this thread or another thread. Later it delivers the result or the error."""
 
     def __call__(
         self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /
@@ -77,7 +77,7 @@ class Model:
         """Process events, in the order of arrival."""
 
     def note_overrun(self, count: int) -> None:
-        """Process a loss of events before the next ones. They may concern anything."""
+        """Process a loss of events. The lost events may concern anything."""
         del count
         self.receive([Event(kind=EventKind.GAP, received_at=utc_now())])
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 200_000
-"""The maximum number of rows that are read: those of the newest part of the interval."""
+"""The maximum number of rows that are read. If there are more, the newest rows of the interval are read."""
 _SHORTEST = timedelta(minutes=1)
 
 

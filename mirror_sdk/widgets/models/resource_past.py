@@ -26,7 +26,10 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateSpan:
-    """A text that a resource had from ``begin`` to ``end``; ``None`` until now. Times are milliseconds since 1970."""
+    """A text that a resource had from ``begin`` to ``end``, in milliseconds since 1970.
+
+    If ``end`` is ``None``, the resource still has this text.
+    """
 
     begin: int
     end: int | None

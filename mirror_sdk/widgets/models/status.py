@@ -1,4 +1,4 @@
-"""The statuses that widgets show: each has one sign, one word and one tone everywhere."""
+"""The statuses that widgets show. Each status has the same sign, word and tone everywhere."""
 
 from __future__ import annotations
 

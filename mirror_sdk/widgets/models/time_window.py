@@ -41,7 +41,7 @@ class TimeWindow:
     """The displayed interval.
 
     Attributes:
-        length: Its length while it follows the newest events; ``None`` for all events.
+        length: The length of the window while it follows the newest events. ``None`` for all events.
         staying: The fixed interval; ``None`` while it follows.
     """
 

@@ -91,7 +91,7 @@ def is_state(event: Event) -> bool:
 
 
 def number_of(event: Event) -> float | None:
-    """Return the number of an observation; ``None`` if it has none that can be plotted."""
+    """Return the number of an observation. ``None`` if it has no number that can be plotted."""
     value = event.value
     if event.kind is not EventKind.OBSERVATION or value is None:
         return None

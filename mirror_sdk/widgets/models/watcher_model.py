@@ -57,7 +57,7 @@ RATE_SECONDS = 10
 
 
 class WatcherModel(Model):
-    """The newest events of chosen resources: earlier and new ones.
+    """The newest events of chosen resources: events from before the start, and new events.
 
     While it is paused, the display does not change, and events are still collected.
 
@@ -80,10 +80,10 @@ class WatcherModel(Model):
     Attributes:
         recording: The recording of the chosen events.
         window: The time interval of the plot.
-        plotted: The series chosen for the plot; if empty, the first ones are plotted.
+        plotted: The series chosen for the plot. If none is chosen, the first series are plotted.
         thresholds: The levels.
         selected: The highlighted series, if any.
-        total: The number of events, including earlier ones.
+        total: The number of all events, including earlier events.
         before: The number of earlier events.
         gaps: The number of losses that the service reported.
         lost: The number of lost events, as far as known.
@@ -260,19 +260,19 @@ class WatcherModel(Model):
         self.changed()
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Plot these series, at most the last ones; if empty, the first ones."""
+        """Plot these series. If there are too many, plot the last of them; if there are none, plot the first series."""
         self.plotted = tuple(keys)[-SERIES_CHOSEN:]
         self.selected = None
         self.changed()
 
     def plot_texts(self, texts: Collection[str]) -> None:
-        """Plot the series with these names, see :func:`series_text`. Plotted ones come first."""
+        """Plot the series with these names, see :func:`series_text`. Series that are already plotted come first."""
         chosen = [key for key in self._newest if series_text(key) in set(texts)]
         drawn = [key for key in self.drawn if key in chosen]
         self.plot([*drawn, *(key for key in chosen if key not in drawn)])
 
     def select(self, key: SeriesKey | None) -> None:
-        """Highlight a series, and plot it if it was not plotted; ``None`` for none."""
+        """Highlight a series, and plot it if it was not plotted. ``None`` ends the highlighting."""
         if key is not None and key not in self.drawn:
             self.plot([*self.drawn[-SERIES_CHOSEN + 1 :], key])
         self.selected = key
@@ -345,7 +345,7 @@ class WatcherModel(Model):
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
-        """The series of the plot: the chosen ones, or the first numbers and states.
+        """The series of the plot: the chosen series, or the first series of numbers and states.
 
         Strings that never change, such as a serial number, are only plotted if they are chosen.
         """

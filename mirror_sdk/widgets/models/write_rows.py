@@ -41,7 +41,7 @@ _ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
 def write_rows(
     plan: Plan, *, canary: int, is_started: bool, is_over: bool, include_offline: bool, expiry_seconds: int | None
 ) -> list[tuple[Status, Row]]:
-    """Return all writes of a plan with their statuses: first those to send, then the skipped and rejected ones.
+    """Return all writes of a plan with their statuses: first the writes to send, then the skipped and rejected writes.
 
     A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long it may wait
     for its device), ``undo`` and ``reason``. Strings come from devices and may contain anything.
@@ -52,7 +52,7 @@ def write_rows(
         is_started: Whether sending has started.
         is_over: Whether sending has ended.
         include_offline: Whether devices that are not registered are written to as well.
-        expiry_seconds: The time that each write may wait; ``None`` for that of the plan.
+        expiry_seconds: The time that each write may wait. ``None`` for the time in the plan.
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
     # Awake devices come first, since the first ones are the canary.

@@ -28,8 +28,8 @@ class ResourceType(StrEnum):
 class Personal(StrEnum):
     """The treatment of a personal value in a shared table; see :func:`mirror_sdk.privacy.pseudonymize`.
 
-    ``IDENTIFIER``: it is replaced by a pseudonym, the same one for equal values. ``PLACE``: a coordinate in degrees,
-    which is rounded to tenths. ``HIDDEN``: it is removed.
+    ``IDENTIFIER``: it is replaced by a pseudonym. Equal values get the same pseudonym. ``PLACE``: a coordinate in
+    degrees, which is rounded to tenths. ``HIDDEN``: it is removed.
     """
 
     IDENTIFIER = "identifier"

@@ -1,7 +1,8 @@
 """The IPSO objects, made of reusable resources.
 
-Units are those the registry declares or its descriptions name (``/100`` is written ``%``, and a counter has ``count``).
-Where it has none the unit here is empty; a device may then name one per object instance in resource 5701.
+The units come from the registry or from its descriptions (``/100`` is written ``%``, and a counter has ``count``).
+If the registry has no unit, the unit here is empty. A device may then name a unit for each object instance in resource
+5701.
 
 Source: OMA LwM2M registry (https://github.com/OpenMobileAlliance/lwm2m-registry), objects 3200 to 3347.
 """

@@ -1,6 +1,6 @@
-"""The objects of LwM2M itself; object 0 is left out on purpose: it holds keys, and no server reads or writes it.
+"""The objects of LwM2M itself, without object 0. That object holds keys, and no server reads or writes it.
 
-Units are those the registry declares or its descriptions name (``/100`` is written ``%``).
+The units come from the registry or from its descriptions (``/100`` is written ``%``).
 
 Source: OMA LwM2M registry (https://github.com/OpenMobileAlliance/lwm2m-registry), objects 1 and 3 to 7.
 """

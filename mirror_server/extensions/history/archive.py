@@ -52,7 +52,7 @@ def name_of_file(mirror: str, day: str, run: int, part: int, leader: str | None 
 
 
 def name_of_rewrite(name: str) -> str:
-    """Return a new name for the remaining rows of a file. Its suffix is longer than that of a leader's files."""
+    """Return a new name for the remaining rows of a file. The suffix is longer than the suffix of a leader's files."""
     return f"{part_prefix(name)}-{uuid.uuid4().hex[:12]}{_SUFFIX}"
 
 
@@ -81,7 +81,9 @@ class Archive:
         try:
             self._files, self._root = fsspec.core.url_to_fs(location)
         except (ImportError, ValueError) as error:
-            raise ValueError(f"cannot open the archive {redacted(location)}: {error}") from error
+            raise ValueError(
+                f"cannot open the archive {redacted(location)}: {error}; pass a folder, or a URL that fsspec can open"
+            ) from error
         self._is_local = isinstance(self._files, LocalFileSystem)
 
     def make(self) -> None:

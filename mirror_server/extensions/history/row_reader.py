@@ -153,7 +153,9 @@ def _batches(chunks: Sequence[OrderedRows], where: RowFilter | None, *, descendi
         except (OSError, pa.ArrowException) as error:
             name, advice = chunk.name, "run 'mirror-server check' for a list of damaged parts"
             _log.error("%s of the history cannot be read: %s; %s", name, error, advice)
-            raise StorageFailed("cannot read a part of its history") from error
+            raise StorageFailed(
+                "cannot read a part of its history; the operator has to run 'mirror-server check'"
+            ) from error
 
 
 def runs_of(session: Session, blocks: Iterable[Block]) -> list[Run]:

@@ -166,7 +166,7 @@ def is_readable(path: str) -> bool:
 
 def _parsed(payload: bytes, max_links: int, max_bytes: int) -> list[Link]:
     if len(payload) > max_bytes:
-        raise TooManyLinks(f"the links are too long: {len(payload)} bytes, the maximum is {max_bytes}")
+        raise TooManyLinks(f"the links have {len(payload)} bytes; the maximum is {max_bytes}")
     try:
         text = payload.decode("utf-8")
     except UnicodeDecodeError as exc:

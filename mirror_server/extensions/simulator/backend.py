@@ -127,7 +127,7 @@ class SimulatorBackend:
         with self._fleet.turn() as turn:
             if endpoint_name in self._endpoint_names():
                 raise SimulatorError(
-                    "endpoint_name", f"a simulated device is named {endpoint_name!r}; use another name"
+                    "endpoint_name", f"a simulated device already has the name {endpoint_name!r}; use another name"
                 )
             device = SimulatedDevice(
                 device_id=added_device_id(self._seed, endpoint_name),

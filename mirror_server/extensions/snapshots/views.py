@@ -93,10 +93,10 @@ routes = Blueprint("snapshots", __name__)
 def get_snapshot() -> Response:
     """Get all device objects of a selection, all as of the same instant.
 
-    The response is NDJSON with one device object per line, or an Arrow IPC stream with one row per device and its
-    resources in a list. The header ``Accept`` selects the format; NDJSON is the default. The last line, or the metadata
-    ``mirror.end`` of the last batch, contains the number of devices; a response without it is incomplete. Devices are
-    selected as in ``GET /v3/devices``: every other parameter is a filter.
+    The response is NDJSON with one device object per line, or an Arrow IPC stream. That stream has one row per device,
+    with the resources in a list. The header ``Accept`` selects the format; NDJSON is the default. The last line, or the
+    metadata ``mirror.end`` of the last batch, contains the number of devices; a response without it is incomplete.
+    Devices are selected as in ``GET /v3/devices``: every other parameter is a filter.
 
     With ``as_of`` the data comes from the history. The response is 404 if the server stores no history, and 400 with
     ``oldest_at`` if the time is before its start. There is no ``Mirror-Total``. Members that the history does not

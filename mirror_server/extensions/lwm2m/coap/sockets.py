@@ -415,7 +415,9 @@ async def _bound_socket(
     try:
         resolved = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM, flags=flags)
     except OSError as error:
-        raise CannotListen(f"{host}:{port} is not an address of this machine ({error.strerror or error})") from None
+        raise CannotListen(
+            f"{host}:{port} is not an address of this machine ({error.strerror or error}); use one of its addresses"
+        ) from None
     opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         if family == socket.AF_INET6:

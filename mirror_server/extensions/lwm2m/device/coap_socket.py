@@ -204,7 +204,7 @@ class _DtlsSession:
         if not self._connected.done():
             raise NoResponse(
                 f"the DTLS handshake did not complete within {seconds:g} s: the server does not know this identity or "
-                "key, or does not listen there"
+                "key, or does not listen there; check the key, the identity and the address"
             )
         self._connected.result()
 
@@ -306,7 +306,9 @@ class CoapSocket(MessageLayer, asyncio.DatagramProtocol):
                 lambda: self, remote_addr=(server.host, server.port), family=family
             )
         except OSError as error:
-            raise Unreachable(f"{server} cannot be reached: {error.strerror or error}") from error
+            raise Unreachable(
+                f"{server} cannot be reached: {error.strerror or error}; check the address and the network"
+            ) from error
         if key is not None:
             try:
                 self._session = _DtlsSession(key, self._datagrams.sendto, self._message_received, handler.session_ended)
