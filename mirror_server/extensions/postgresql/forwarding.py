@@ -141,7 +141,7 @@ class Forwarder:
         return not self._is_leader()
 
     def forward(self, call: Call) -> tuple[str, Future[Reply]]:
-        """Forward a call. Return the id of the call and the future of its response.
+        """Forward a call. Return its id and the future of its response.
 
         The future raises an ApiError (503) if the leader ends before it responds. It raises
         :class:`~mirror_server.store.backend.StorageFailed` if the call cannot be stored.
