@@ -9,18 +9,18 @@ missing:
 variable                    meaning
 ==========================  ========================================================================================
 API_KEY                     access key
-API_HOST                    address of the service; that of a local ``mirror-server demo`` or ``run`` by default
-LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, the default, a webhook
-APP_HOST                    public address of this application, such as ``https://app.example.com``; for a webhook
-APP_LISTEN_HOST             host to listen on for the webhook's calls; ``127.0.0.1`` by default
-APP_LISTEN_PORT             port to listen on; by default the port in ``APP_HOST``
-DEVICE_ID                   ids of devices, separated by commas; ``*``, the default, for all
-RESOURCE                    resource paths, separated by commas; ``/3303/*`` by default
+API_HOST                    address of the service; the default is a local ``mirror-server demo`` or ``run``
+LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, which is the default, uses a webhook
+APP_HOST                    public address of this application for a webhook, such as ``https://app.example.com``
+APP_LISTEN_HOST             host to listen on for the webhook's calls; the default is ``127.0.0.1``
+APP_LISTEN_PORT             port to listen on; the default is the port in ``APP_HOST``
+DEVICE_ID                   ids of devices, separated by commas; the default is ``*`` for all devices
+RESOURCE                    resource paths, separated by commas; the default is ``/3303/*``
 ==========================  ========================================================================================
 
 The service calls ``APP_HOST`` with ``/callback`` appended. A proxy at that address may forward the calls to this
-application. When the application stops, it removes its webhook, its rules and the subscriptions that these made. Other
-rules of the same key stay.
+application. When the application stops, it removes its webhook, its rules, and the subscriptions that its rules
+created. Other rules of the same access key stay.
 """
 
 from __future__ import annotations

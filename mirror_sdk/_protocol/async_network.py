@@ -53,7 +53,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         # synchronous alone: self.open()
 
     def open(self) -> httpcore.AsyncConnectionPool:
-        """Prepare the network, which takes about 0.1 s: an event loop does this in a thread before it sends anything.
+        """Prepare the network, which takes about 0.1 s. An event loop does this in a thread before the first request.
 
         Returns:
             A pool that only creates connections and stays empty.
@@ -143,7 +143,7 @@ class _Body(httpx.AsyncByteStream):
                 yield chunk
 
     async def aclose(self) -> None:
-        """Release the connection, if that has not been done yet; it is closed if this is cancelled."""
+        """Release the connection. Later calls do nothing. If this call is cancelled, the connection is closed."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -137,7 +137,7 @@ class _Body(httpx.SyncByteStream):
             yield from self._response.iter_stream()
 
     def close(self) -> None:
-        """Release the connection, if that has not been done yet."""
+        """Release the connection. Later calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -212,7 +212,7 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
 
 
 class ListPage(Protocol[E_co]):
-    """A page of a list."""
+    """One page of a list of the service."""
 
     @property
     def data(self) -> Sequence[E_co]: ...

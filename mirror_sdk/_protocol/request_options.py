@@ -58,7 +58,7 @@ def to_execute(argument: str | None) -> RequestOptions:
 
 
 def expected_revision(if_match: ExpectedValue) -> int:
-    """Return the revision of the desired value that a write expects, or 0 if no write is expected so far.
+    """Return the revision of the desired value that a write expects, or 0 if nothing was ever written.
 
     Raises:
         TypeError: ``if_match`` is not a revision, a ``Resource`` or a ``DesiredValue``.

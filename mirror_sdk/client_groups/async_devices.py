@@ -80,10 +80,10 @@ class AsyncDevices(AsyncClientGroup):
             endpoint_type: Select only devices of this endpoint type.
             endpoint_name: Select only the devices with this endpoint name.
             id: Select only the device with this id.
-            attributes: Select only devices that have these attributes with these values, such as ``{"site":
-                "Berlin"}``. :meth:`update` sets the attributes of a device.
-            filters: Further conditions. Each is a field, an operator and a value, such as ``{"created_at__gte":
-                datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
+            attributes: Select only devices that have these attributes with these values, such as
+                ``{"site": "Berlin"}``. :meth:`update` sets the attributes of a device.
+            filters: Further conditions. Each is a field, an operator and a value, such as
+                ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
                 ``{"custom_attributes__room__neq": "B12"}``. The operators are ``eq neq in nin gte lte gt lt``.
             query: A saved query or its name. The devices must also match it. See ``client.devices.queries.create()``.
             limit: The maximum number of devices to return. ``None`` returns all of them.

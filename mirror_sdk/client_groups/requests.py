@@ -119,8 +119,8 @@ class Requests(ClientGroup):
         person typed as ``text``, such as ``"off"`` or ``" 55 "``. It is parsed with :func:`mirror_sdk.parse_value`.
 
         With ``if_match``, the service accepts the write only if nothing has changed the desired value since you read
-        it. Pass the :class:`~mirror_sdk.Resource`, the :class:`~mirror_sdk.DesiredValue` or its ``revision``, or 0 if
-        no write is expected so far. The revision changes when a write is accepted and when it ends. A service without
+        it. Pass the :class:`~mirror_sdk.Resource`, the :class:`~mirror_sdk.DesiredValue` or its ``revision``. Pass 0 if
+        nothing was ever written. The revision changes when a write is accepted and when it ends. A service without
         conditional writes ignores ``if_match``.
 
         For the other arguments and errors, see :meth:`begin_read`.
@@ -260,10 +260,10 @@ class Requests(ClientGroup):
         contain acknowledgements.
 
         Args:
-            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as ``drift.query("kind
-                == 'failed'")``. With a column ``desired_revision``, the call acknowledges exactly these failures. It
-                raises :class:`~mirror_sdk.Conflict` if a resource was written again in the meantime. Without this
-                column, the call acknowledges the latest failure of each resource.
+            device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
+                ``drift.query("kind == 'failed'")``. With a column ``desired_revision``, the call acknowledges exactly
+                these failures. It raises :class:`~mirror_sdk.Conflict` if a resource was written again in the meantime.
+                Without this column, the call acknowledges the latest failure of each resource.
             path: The resource path. With a table, this path is used for all rows instead of the column ``path``.
             by: The person who acknowledges the failure. The default is the name of the access key.
             if_match: The resource, desired value or revision that you expect. A later write is not acknowledged. For a

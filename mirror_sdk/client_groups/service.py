@@ -18,8 +18,8 @@ class MirrorService(ClientGroup):
     def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Return whether the service responds and reports that it is healthy.
 
-        Any other response and a failed connection return ``False``. Only a closed client raises an error, which is
-        :class:`~mirror_sdk.ClientClosed`.
+        Any other response and a failed connection return ``False``. Only mistakes of the program raise an error, such
+        as :class:`~mirror_sdk.ClientClosed` for a closed client.
 
         >>> client.service.is_healthy()
         True
@@ -36,8 +36,8 @@ class MirrorService(ClientGroup):
     def browse(self, device_id: DeviceLike | None = None, *, timeout: float | None = None) -> str:
         """Open the service's web page of a device, or of the fleet, in a browser.
 
-        You have to enter the access key on the page, because the address does not contain it. A notebook of ``mirror
-        lab`` opens the page through JupyterLab, so you need not enter a key there.
+        You have to enter the access key on the page, because the address does not contain it. In a notebook of
+        ``mirror lab``, you need not enter a key, because the page is opened through JupyterLab.
 
         Args:
             device_id: The id or the endpoint name of the device, or an object that contains its id. ``None`` opens the

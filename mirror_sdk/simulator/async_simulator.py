@@ -54,9 +54,10 @@ class AsyncSimulator:
 
         Args:
             endpoint_name: The endpoint name of the device.
-            resources: The resources. Mappings work too, such as ``{"path": "/3303/0/5700", "value": "21.5",
-                "observable": True}``. Further flags are ``auto_observable``, ``writable`` and ``executable``. An
-                executable resource cannot be observed.
+            resources: The resources. Mappings work too, such as
+                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``.
+                Further flags are ``auto_observable``, ``writable`` and ``executable``. An executable resource cannot be
+                observed.
             endpoint_type: The endpoint type.
             queue_mode: Whether the device sleeps between contacts.
 

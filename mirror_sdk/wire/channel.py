@@ -1,4 +1,4 @@
-"""E4, the notification channel. Source: specification 2.3 and E4; wire.md 4."""
+"""The models of the notification channel (E4). Source: specification 2.3 and E4; wire.md 4."""
 
 from __future__ import annotations
 

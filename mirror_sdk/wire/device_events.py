@@ -1,4 +1,4 @@
-"""Events of device registrations. Source: wire.md 9; the public API's Device Directory."""
+"""The models of device registration events. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 

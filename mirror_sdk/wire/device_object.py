@@ -1,4 +1,4 @@
-"""E1, the device object. Source: specification 2.1, 2.2 and E1; wire.md 1."""
+"""The models of the device object (E1). Source: specification 2.1, 2.2 and E1; wire.md 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
+"""The models of saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""E2, device requests. Source: specification E2; wire.md 2."""
+"""The models of device requests (E2). Source: specification E2; wire.md 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device directory. Source: wire.md 6."""
+"""The models of the device directory. Source: wire.md 6."""
 
 from __future__ import annotations
 

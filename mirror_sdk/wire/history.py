@@ -83,7 +83,7 @@ the response, as in a snapshot.
 
 
 class HistoryCursor(WireModel):
-    """A line between the rows of NDJSON. A request with this ``after`` continues after the rows before the line."""
+    """A line between the rows of NDJSON. With its ``after``, a request continues after the rows before this line."""
 
     object: Literal["history-cursor"] = "history-cursor"
     after: str

@@ -1,4 +1,4 @@
-"""The simulator, which controls simulated devices. Source: wire.md 8."""
+"""The models of the simulator, which controls simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class ResourceColumn(NamedTuple):
 _NAMES = {
     name: name for name in ("reported_at", "desired_at", "requested_at", "acknowledged_at", "acknowledged_by")
 } | {"status_updated_at": "desired_updated_at"}
-"""The columns by member, for members whose column is not named after its part, unlike ``reported_value``."""
+"""The column names by member, for columns that do not have the usual name, such as ``reported_value``."""
 _NOT_IN_STREAM = {"status_updated_at", "category"}
 
 

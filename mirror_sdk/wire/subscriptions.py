@@ -1,4 +1,4 @@
-"""E3, presubscription rules. Source: specification E3 and 3.3; wire.md 3."""
+"""The models of presubscription rules and subscriptions (E3). Source: specification E3 and 3.3; wire.md 3."""
 
 from __future__ import annotations
 
