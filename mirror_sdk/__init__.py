@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         register_object,
     )
 
-    # These names are not in __all__, because they need pandas, which may not be installed.
+    # These names are not in __all__, because they need pandas, which is optional.
     from mirror_sdk.plan import AsyncPlan as AsyncPlan
     from mirror_sdk.plan import Plan as Plan
     from mirror_sdk.progress import show_progress
@@ -167,8 +167,8 @@ __all__ = [
     "unregister_decoder",
 ]
 
-# Imported at first use, so that a program waits only for what it uses. Names in __all__ that are missing here are
-# errors and warnings.
+# Each module is imported when one of its names is first used, so that a program loads only the modules it needs. Names
+# in __all__ that are missing here are errors and warnings.
 _NAMES = {
     "mirror_sdk._protocol.async_log_consumers": ["AsyncEvents", "AsyncWatch"],
     "mirror_sdk._async_client": ["AsyncMirrorClient"],
@@ -200,7 +200,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -214,13 +214,13 @@ if not TYPE_CHECKING:  # a type checker would accept any name
 
 
 def _version() -> str:
-    # Imported at first use: it takes as long as the rest of this module.
+    # Imported at first use, because this import takes as long as the rest of the module.
     from importlib import metadata
 
     try:
         return metadata.version("device-state-mirror")
     except metadata.PackageNotFoundError:
-        # The sources without an installation: a version below any release.
+        # The package runs from its sources without an installation, so this version is below any release.
         return "0+unknown"
 
 

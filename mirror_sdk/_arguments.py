@@ -1,4 +1,4 @@
-"""Checks of arguments whose errors would otherwise be unclear or late."""
+"""Checks of arguments that would otherwise cause an unclear or late error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.wire.paths import check_path_pattern
 
 InstantLike: TypeAlias = datetime | timedelta | str
-"""An instant: a datetime with a time zone, a string in ISO 8601, or how long ago it was (a timedelta or ``2h``).
+"""A point in time: a datetime with a time zone, an ISO 8601 string, or a duration (a timedelta or ``2h``).
 
-A time span is subtracted from the current time of the service's clock. For a table or a recording, it is subtracted
-from its end.
+A duration is subtracted from the current time of the service's clock. For a table or a recording, it is subtracted from
+the end of the data.
 """
 
 _AGO = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|min|m|h|d|w))+", re.IGNORECASE | re.ASCII)
@@ -35,12 +35,12 @@ _UNITS = {
 
 
 def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
-    """Return the instant that a caller means; see :data:`InstantLike`.
+    """Return the point in time that a caller passed as an argument; see :data:`InstantLike`.
 
     Args:
-        name: The parameter.
-        value: Its value.
-        now: Returns the instant from which a time span counts back.
+        name: The name of the argument, for errors.
+        value: The value of the argument.
+        now: A function that returns the time from which a duration is subtracted.
 
     Raises:
         InvalidValue: The value is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
@@ -54,15 +54,15 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
     try:
         if isinstance(meant, timedelta) and meant >= timedelta():
             meant = now() - meant
-        # NaT of pandas is a datetime, too.
-        if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - as NaT is
+        # NaT of pandas is a datetime, too, but is not equal to itself.
+        if not isinstance(meant, datetime) or meant != meant:  # noqa: PLR0124 - NaT is not equal to itself
             raise InvalidValue(
                 f"{name}={format_instant(value)} is not a time; pass one like datetime(2026, 1, 31, tzinfo=UTC), a"
                 " string like '2026-01-31T00:00:00Z', or how long ago it was, like '2h' or timedelta(hours=2)"
             )
         if meant.tzinfo is None:
             raise InvalidValue(f"{name}={format_instant(value)} has no time zone; {_zone_cure(name, value, meant)}")
-        # Converted only to raise an error for a time that UTC cannot represent.
+        # The result is not used: the conversion raises an error for a time that UTC cannot represent.
         meant.astimezone(UTC)
     except OverflowError:
         raise InvalidValue(
@@ -72,7 +72,7 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
 
 
 def is_span(value: object) -> bool:
-    """Return whether an instant is passed as how long ago it was."""
+    """Return whether a point in time was passed as a duration before the current time."""
     return isinstance(value, timedelta) or (isinstance(value, str) and _AGO.fullmatch(value) is not None)
 
 
@@ -86,7 +86,7 @@ def _zone_cure(name: str, value: object, meant: datetime) -> str:
 
 
 def format_instant(value: object) -> str:
-    """Format a time for a message; anything else as Python writes it."""
+    """Format an argument for an error message: a datetime as text, any other object as its ``repr``."""
     return str(value) if isinstance(value, datetime) else repr(value)
 
 
@@ -102,14 +102,14 @@ def text(name: str, value: object) -> str:
 
 
 def real(value: object) -> float | None:
-    """Return the value as a number; ``None`` if it is not a number, is a boolean or NaN."""
+    """Return the value as a float, or ``None`` if it is a boolean, NaN or not a number."""
     if isinstance(value, bool):
         return None
     return float(value) if isinstance(value, numbers.Real) and not math.isnan(value) else None
 
 
 def seconds(name: str, value: object) -> float:
-    """Return a time to wait in seconds, which may be infinite.
+    """Return a duration in seconds, which may be infinite.
 
     Raises:
         InvalidValue: The value is not a number, or is negative.
@@ -121,12 +121,12 @@ def seconds(name: str, value: object) -> float:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Return whether it is a whole number of 0 or more, of Python or of NumPy."""
+    """Return whether a value is an integer of Python or NumPy that is 0 or more."""
     return not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= 0
 
 
 def count(name: str, value: object) -> int | None:
-    """Return the maximum number of items to return; ``None`` for all.
+    """Return the maximum number of items of a result. ``None`` means all items.
 
     Raises:
         InvalidValue: The value is not a whole number, or is negative.
@@ -137,7 +137,7 @@ def count(name: str, value: object) -> int | None:
 
 
 def log_position(value: object) -> int | None:
-    """Return the number of the entry of the log to start after; ``None`` for the end of the log.
+    """Return the number of the log entry to start after. ``None`` means the end of the log.
 
     Raises:
         InvalidValue: The value is not a whole number, or is negative.
@@ -151,11 +151,11 @@ def log_position(value: object) -> int | None:
 
 
 def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
-    """Return the patterns of resource paths; ``None`` for every path.
+    """Return the checked patterns for resource paths. ``None`` matches every path.
 
     Raises:
-        TypeError: ``paths`` is a single string instead of a list, or contains something other than strings.
-        InvalidValue: A pattern has a ``*`` before its end, or can match no path.
+        TypeError: ``paths`` is a string instead of a list, or contains objects that are not strings.
+        InvalidValue: A pattern has a ``*`` that is not at its end, or cannot match any path.
     """
     if isinstance(paths, str):
         raise TypeError(f"paths={paths!r} must be a list of str; write paths=[{paths!r}]")
@@ -166,7 +166,7 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
 
 def closest(unknown: str, known: Iterable[str]) -> str:
-    """Name the known strings that are similar to an unknown one, ignoring case."""
+    """Describe the known strings that are similar to an unknown one, ignoring case, for an error message."""
     every = list(known)
     folded = [text.casefold() for text in every]
     close = difflib.get_close_matches(unknown.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
@@ -179,12 +179,12 @@ def closest(unknown: str, known: Iterable[str]) -> str:
 
 
 def type_name(value: object) -> str:
-    """Name the type of a value."""
+    """Return the name of a value's type for an error message."""
     return "None" if value is None else type(value).__name__
 
 
 TableFormat: TypeAlias = Literal["pandas", "arrow", "polars"]
-"""``pandas`` is a ``pandas.DataFrame``, ``arrow`` a ``pyarrow.Table``, ``polars`` a ``polars.DataFrame``."""
+"""The kind of a table: a ``pandas.DataFrame``, a ``pyarrow.Table`` or a ``polars.DataFrame``."""
 
 _MODULES: Mapping[TableFormat, str] = {
     "pandas": "mirror_sdk.frames",
@@ -194,10 +194,12 @@ _MODULES: Mapping[TableFormat, str] = {
 
 
 def table_module(as_: TableFormat) -> str:
-    """Return the module to import before tables of a form are made. Its import error says what to install.
+    """Return the module to import before tables of a kind are made.
+
+    If a package that the module needs is missing, the import error contains its name.
 
     Raises:
-        InvalidValue: The form does not exist.
+        InvalidValue: There is no such kind of table.
     """
     if as_ not in _MODULES:
         raise InvalidValue(f"as_={as_!r} must be one of {', '.join(map(repr, _MODULES))}")

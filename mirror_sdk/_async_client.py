@@ -1,4 +1,4 @@
-"""The asynchronous client."""
+"""The asynchronous client of a device state mirror."""
 
 from __future__ import annotations
 
@@ -84,66 +84,70 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     All other methods are in groups: :attr:`devices`, :attr:`requests`, :attr:`subscriptions`, :attr:`notifications`,
     :attr:`fleet`, :attr:`plans`, :attr:`cassettes` and :attr:`service`.
 
-    A wait that is cancelled has no effect on later calls. CPU-bound work, such as making a table, runs in a thread, so
-    that other tasks continue; a cancelled call ends when that thread has ended. A forked process uses the client on its
-    own event loop.
+    Cancelling a wait has no effect on later calls. CPU-bound work, such as making a table, runs in a thread, so that
+    other tasks can continue. A cancelled call ends when its thread has ended. After a fork, the child process can use
+    the client on its own event loop.
 
-    Python's garbage collector stops all threads now and then. Once pandas is imported, each pause can last 25 ms or
-    more. To avoid these pauses, call ``gc.freeze()`` once after your imports.
+    Python's garbage collector sometimes stops all threads. After pandas has been imported, such a pause can last 25 ms
+    or more. To avoid these pauses, call ``gc.freeze()`` once after your imports.
 
     Every method may raise :class:`ConnectionFailed`, :class:`UnexpectedResponse` and these kinds of :class:`APIError`:
     :class:`AuthenticationError`, :class:`AccessDenied` and :class:`ServerError`. Each method lists its other errors. An
-    invalid device id or path raises ``ValueError``, and one that is not a ``str`` raises ``TypeError``. Both are
-    raised before anything is sent. After :meth:`aclose`, every call that would send a request raises
-    :class:`ClientClosed`.
+    invalid device id or path raises ``ValueError``, and one that is not a ``str`` raises ``TypeError``. Both are raised
+    before a request is sent. After :meth:`aclose`, every call that would send a request raises :class:`ClientClosed`.
 
-    ``timeout`` limits a whole call, in seconds: all attempts, the pauses between them, all pages and all responses.
-    Each method that sends requests has this argument, which replaces the client's. A call that takes longer raises
-    :class:`CallTimeout`. Two kinds of methods are different:
+    ``timeout`` is the maximum duration of a whole call in seconds, including retries and the pauses between them, all
+    pages and all responses. Each method that sends requests has this argument, which replaces the timeout of the
+    client. A call that takes longer raises :class:`CallTimeout`. Two kinds of methods are different:
 
-    - Calls about a whole fleet may take long: :meth:`state_frame`, ``client.fleet.snapshot()``,
-      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no limit on the whole call unless
-      you pass ``timeout``. By default, the client's limit applies to each request, and in a snapshot to each 64 KiB.
-      A plan's ``apply()``, a watch and a recorder run as long as necessary; the client's limit applies to each of their
-      requests.
+    - Calls that concern a whole fleet may take long. :meth:`state_frame`, ``client.fleet.snapshot()``,
+      ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no timeout for the whole call unless
+      you pass ``timeout``. By default, the client's timeout applies to each request, and in a snapshot to each 64 KiB.
+      A plan's ``apply()``, a watch and a recorder run as long as necessary. The client's timeout then applies to each
+      request.
     - In calls that wait for a device or an event, ``timeout`` is the time to wait, and the call takes at most two
-      seconds more: :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`,
-      ``client.notifications.events_frame()`` and the ``result()`` of a request. The service may delay the
-      response to a poll until there is an event. This delay does not count toward the client's limit. An outage of the
-      service does not count as waiting for events; see ``outage_timeout`` of :meth:`events`.
+      seconds longer. These are :meth:`read_value`, :meth:`write_value`, :meth:`execute`, :meth:`events`,
+      ``client.notifications.events_frame()`` and the ``result()`` of a request. The service may delay the response to a
+      poll until there is an event. This delay does not count toward the client's timeout. An outage of the service does
+      not count as waiting for events; see ``outage_timeout`` of :meth:`events`.
 
-    If you pass your own ``transport``, the client checks the limit only between the chunks of a response.
+    If you pass your own ``transport``, the client checks the timeout only between the chunks of a response.
 
     A method that takes a device accepts a :data:`~mirror_sdk.DeviceLike`: an id, an endpoint name, a :class:`Device`, a
-    :class:`DeviceObject`, or a request to the device. A method that takes several devices accepts a list of these, in
-    any mixture. It also accepts a table with a column ``device_id``, such as ``snapshot.query(...)``. Each device of a
-    table counts once. A table without rows issues an :class:`EmptyTableWarning`.
+    :class:`DeviceObject`, or a request to the device. A method that takes several devices accepts a list of these, and
+    you can mix them. It also accepts a table with a column ``device_id``, such as ``snapshot.query(...)``. A device
+    that occurs in several rows counts once. A table without rows issues an :class:`EmptyTableWarning`.
 
-    A string of 32 hexadecimal digits is an id and needs no request. The client looks up any other string in the
-    directory, all names of a list together. An id takes precedence over a name. If several devices have the same name,
-    the client uses the registered device. If a call only reads the mirror, the client caches the id for 30 seconds.
-    Calls that send a request to a device or subscribe look up the name every time, so that a write never reaches the
-    device that had the name before. A string that names no device raises :class:`UnknownDevice`, a :class:`NotFound`
-    that lists similar names. If several devices have the name, and none or several of them are registered, the call
-    raises :class:`AmbiguousName`, which lists their ids.
+    A string of 32 hexadecimal digits is an id, which the client uses directly. The client looks up any other string as
+    a name in the directory, and all names of a list in one step. If several devices have the same name, the client uses
+    the one that is registered. If none or several of them are registered, the call raises :class:`AmbiguousName`, which
+    lists their ids. A string that is not the name of a device raises :class:`UnknownDevice`, a :class:`NotFound` that
+    lists similar names.
 
-    You can type the examples into ``python -m asyncio`` and notebooks, where ``await`` works at the top level. In them
-    ``light`` and ``station`` are devices, ``simulator`` is a :class:`AsyncSimulator` and ``folder`` a ``Path``.
+    Calls that only read the mirror cache the id of a name for 30 seconds. Calls that send a request to a device or
+    subscribe look up the name every time, so that a write never reaches a device that had this name before.
+
+    You can enter the examples in ``python -m asyncio`` and in notebooks, where ``await`` works at the top level. In
+    them, ``light`` and ``station`` are devices, ``simulator`` is an :class:`AsyncSimulator` and ``folder`` is a
+    ``Path``.
 
     Args:
-        base_url: Address of the service. Without a scheme, the client uses https, or http for a loopback address.
-        api_key: Access key of the application.
-        timeout: Seconds that each call may take, unless you pass another time to the call; see above.
-        transport: Sends the requests instead of the network, such as ``httpx.ASGITransport(app)``.
-        max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes. A larger one raises an error.
-        max_retries: How many times the client repeats a request after a lost connection, 429, 502, 503 or 504, if that
-            is safe; 0 means one attempt. Repeating a device request is safe because of its async-id. The pauses grow
-            and are partly random. If the service sends ``Retry-After``, the client waits that long if there is time.
+        base_url: The address of the service. Without a scheme, the client uses https, or http for a loopback address.
+        api_key: The access key of the application.
+        timeout: The default timeout of each call in seconds; see above.
+        transport: The transport that sends the requests instead of the network, such as ``httpx.ASGITransport(app)``.
+        max_snapshot_bytes: The maximum size of a snapshot after decompression, in bytes. A larger snapshot raises an
+            error.
+        max_retries: How many times the client repeats a request after a lost connection or a response with the status
+            429, 502, 503 or 504. With 0, there is only one attempt. The client repeats a request only if that is safe.
+            A device request is safe to repeat because of its async-id. The pauses between attempts grow and are partly
+            random. If the service sends ``Retry-After``, the client waits that long, provided that the timeout allows
+            it.
 
     Raises:
-        ConfigError: The address, the key, the timeout or the limit is invalid. A request also raises it if no asyncio
-            event loop is running, or if the loop differs from the loop of the first request. The same happens if the
-            certificates in ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
+        ConfigError: The address, the key, the timeout or the maximum size is not valid. A request also raises this
+            error if no asyncio event loop is running, if the running loop is not the one of the first request, or if
+            the certificates in ``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` cannot be read.
     """
 
     def __init__(
@@ -166,9 +170,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         self._hold(session)
 
     def _hold(self, session: AsyncClientSession) -> None:
-        """Store what all methods share. A client for tests passes its own session."""
+        """Store the objects that all methods share. A client for tests passes its own session."""
         self._session = session
-        session.client = ref(self)  # a weak one: the client ends when it is no longer used
+        session.client = ref(self)  # weak, so that a client that is no longer used can be deleted
         self._tables = AsyncTableReader(session)
 
     @classmethod
@@ -182,12 +186,13 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """Return a client with missing arguments taken from the environment: ``API_HOST`` and ``API_KEY``.
+        """Return a client whose address and key come from the environment, unless you pass them.
 
-        The default address is that of a local ``mirror-server demo`` or ``run``: ``http://127.0.0.1:8080``.
+        The environment variables are ``API_HOST`` and ``API_KEY``. The default address is that of a local mirror, which
+        ``mirror-server demo`` or ``run`` starts: ``http://127.0.0.1:8080``.
 
         Raises:
-            ConfigError: There is no key, or a value is invalid.
+            ConfigError: There is no access key, or a value is not valid.
 
         >>> AsyncMirrorClient.from_env(base_url="https://mirror.example.com", api_key="an-access-key")
         <AsyncMirrorClient https://mirror.example.com>
@@ -220,23 +225,23 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> Self:
         """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
 
-        When the client replays, it needs no service, no address and no key. So you can ship a notebook with its
-        cassette and run it anywhere. When it records, it is set up like the client of :meth:`from_env`, and the file is
-        written when the client is closed.
+        To replay a cassette, the client needs no service, address or access key. You can therefore distribute a
+        notebook with its cassette and run it anywhere. To record, the client gets its address and key like a client of
+        :meth:`from_env`, and the file is written when the client is closed.
 
         Args:
-            path: The cassette.
-            mode: As for ``client.cassettes.use()``.
-            base_url: Address of the service to record, instead of ``API_HOST``.
-            api_key: Access key, instead of ``API_KEY``.
-            timeout: Seconds that a call may take.
-            transport: Sends the requests instead of the network while recording.
-            max_snapshot_bytes: Maximum size of a snapshot after decompression, in bytes.
-            max_retries: How many times a request is repeated.
+            path: The file of the cassette.
+            mode: The mode; see ``client.cassettes.use()``.
+            base_url: The address of the service to record. The default is ``API_HOST``.
+            api_key: The access key. The default is ``API_KEY``.
+            timeout: The timeout of a call in seconds.
+            transport: The transport that sends the requests instead of the network during recording.
+            max_snapshot_bytes: The maximum size of a snapshot after decompression, in bytes.
+            max_retries: How many times the client repeats a request.
 
         Raises:
-            CassetteDamaged: The file is not a cassette, or is a cassette of another version.
-            ConfigError: The cassette is to be recorded, and there is no key or a value is invalid.
+            CassetteDamaged: The file is not a cassette, or was written in a format that this version does not support.
+            ConfigError: The cassette has to be recorded, and there is no access key or a value is not valid.
             FileNotFoundError: The cassette to replay does not exist.
             InvalidValue: The mode does not exist.
 
@@ -251,7 +256,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
         has_it = is_played(path, mode)
         if has_it:
-            # A client needs a key, but one that replays a cassette sends none.
+            # A client always needs a key, but a client that replays a cassette never sends it.
             base_url, api_key = address_of(path), api_key or "no-key-is-sent"
         try:
             made = cls.from_env(
@@ -265,18 +270,18 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         except ConfigError as error:
             if has_it or mode != "once":
                 raise
-            # The user is probably missing the cassette, not a key.
+            # The user probably expected the cassette to exist, and a message about a missing key would be confusing.
             raise ConfigError(f"there is no cassette {path} to replay, and none can be recorded: {error}") from error
         made._session.cassette = made.cassettes.use(path, mode=mode)
         made._session.cassette.insert(made._session.cassette.open())
         return made
 
     async def aclose(self) -> None:
-        """Stop all watches and recorders and close the connections. The client cannot be used after this.
+        """Stop all watches and recorders and close the connections. The client cannot be used after this call.
 
         Raises:
-            Exception: The failure that ended a recording earlier, if it was not raised yet.
-            OSError: A recorder or a cassette could not write its last part.
+            Exception: The error that ended a recording earlier, if it has not been raised yet.
+            OSError: A recorder or a cassette could not write its last data.
 
         >>> await client.aclose()
         """
@@ -296,9 +301,10 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         raise cannot_be_sent(self)
 
     async def get_device(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceObject:
-        """Return the device object: reported and desired values of every resource, with their times.
+        """Return the reported and desired values of all resources of a device, with their times.
 
-        ``client.devices.get()`` returns its entry in the directory instead: names, type, state and attributes.
+        ``client.devices.get()`` returns the entry of the device in the directory instead: its names, type, state and
+        attributes.
 
         Raises:
             NotFound: The device does not exist.
@@ -320,28 +326,31 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> PythonValue | InstanceValues | None:
         """Read a value from a device, wait for the response and return it as a Python value.
 
-        The value of a resource with several instances, such as ``/3/0/7``, is a mapping from the id of each instance to
-        its value: ``{0: 3800, 1: 5000}``.
+        The value of a resource with several instances, such as ``/3/0/7``, is a mapping from instance ids to values:
+        ``{0: 3800, 1: 5000}``.
 
-        Real devices can also send a whole object instance (``/3303/0``). The method then returns the ``bytes`` of the
-        response. To decode them, you need their content type: call ``client.requests.begin_read(...)`` and
-        ``result()``, and pass both to :func:`mirror_sdk.values.decode_many`.
+        With real devices, ``path`` can also be a whole object instance (``/3303/0``). The method then returns the
+        ``bytes`` of the response, which you can decode with :func:`mirror_sdk.values.decode_many`. That function also
+        needs the content type, which ``client.requests.begin_read(...)`` and ``result()`` return.
 
         Args:
-            device_id: The device: its id, its endpoint name, or an object that has its id.
+            device_id: The id or the endpoint name of the device, or an object that contains its id.
             path: The resource path, such as ``/3303/0/5700``.
-            accept: The preferred content type.
-            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
-                device in queue mode.
-            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+            accept: The preferred content type of the response.
+            expiry_seconds: How many seconds the request may wait for the device before it expires. The default is 2
+                hours, or 3 days for a device in queue mode.
+            timeout: How many seconds to wait for the response. The default is 60, or less if the request expires
+                sooner.
 
         Raises:
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
             ReadRejected: The device rejects the read.
-            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
-            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
-            ValueError: An argument cannot be sent; the message names it.
+            DeviceRequestFailed: The request failed for another reason. The subclass and ``category`` of the error
+                contain the reason.
+            WaitTimeout: No response arrived within ``timeout``. The request stays in the queue, so the device may still
+                execute it.
+            ValueError: An argument is not valid and cannot be sent. The message contains its name.
 
         For other errors see ``client.requests.begin_read()``.
 
@@ -369,26 +378,30 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """Write a value to a device and wait until the device has accepted it.
 
         Args:
-            device_id: The device: its id, its endpoint name, or an object that has its id.
+            device_id: The id or the endpoint name of the device, or an object that contains its id.
             path: The resource path, such as ``/3311/0/5850``.
             value: The value; see :func:`mirror_sdk.values.encode`.
-            text: Text that a person typed, such as ``"off"``, instead of ``value``; see :func:`mirror_sdk.parse_value`.
-            content_type: The content type to encode the value in. By default, it depends on the value.
-            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
-                device in queue mode.
-            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+            text: A string that a person typed, such as ``"off"``, instead of ``value``. It is parsed with
+                :func:`mirror_sdk.parse_value`.
+            content_type: The content type in which the value is encoded. By default, it depends on the value.
+            expiry_seconds: How many seconds the request may wait for the device before it expires. The default is 2
+                hours, or 3 days for a device in queue mode.
+            timeout: How many seconds to wait for the response. The default is 60, or less if the request expires
+                sooner.
             allow_read_only: Whether to write to a path that is declared read-only.
             if_match: The resource, desired value or revision that you expect. The service rejects the write if it has
                 accepted another write in the meantime, or if the status of the last write has changed.
 
         Raises:
-            InvalidValue: The value does not match the declaration of the path, or another argument cannot be sent.
+            InvalidValue: The value does not match the declaration of the path, or another argument is not valid.
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
             PreconditionFailed: The desired value differs from ``if_match``. Nothing was sent to the device.
             WriteRejected: The device rejects the write.
-            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
-            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
+            DeviceRequestFailed: The request failed for another reason. The subclass and ``category`` of the error
+                contain the reason.
+            WaitTimeout: No response arrived within ``timeout``. The request stays in the queue, so the device may still
+                execute it.
 
         For other errors see ``client.requests.begin_write()``.
 
@@ -412,20 +425,23 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """Execute a resource of a device, and wait until the device reports that it has done so.
 
         Args:
-            device_id: The device: its id, its endpoint name, or an object that has its id.
+            device_id: The id or the endpoint name of the device, or an object that contains its id.
             path: The resource path, such as ``/3/0/4``.
             argument: The argument of the execution, if the resource takes one.
-            expiry_seconds: Seconds that the request may wait for the device. The default is 2 hours, or 3 days for a
-                device in queue mode.
-            timeout: Seconds to wait for the response; by default 60, or less if the request expires sooner.
+            expiry_seconds: How many seconds the request may wait for the device before it expires. The default is 2
+                hours, or 3 days for a device in queue mode.
+            timeout: How many seconds to wait for the response. The default is 60, or less if the request expires
+                sooner.
 
         Raises:
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
             ExecuteRejected: The device rejects the execution.
-            DeviceRequestFailed: The request failed for another reason; see its subclass and ``category``.
-            WaitTimeout: No response arrived in ``timeout``. The request stays in the queue and may still be executed.
-            ValueError: An argument cannot be sent; the message names it.
+            DeviceRequestFailed: The request failed for another reason. The subclass and ``category`` of the error
+                contain the reason.
+            WaitTimeout: No response arrived within ``timeout``. The request stays in the queue, so the device may still
+                execute it.
+            ValueError: An argument is not valid and cannot be sent. The message contains its name.
 
         For other errors see ``client.requests.begin_execute()``.
 
@@ -439,22 +455,24 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     async def subscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """Subscribe to a resource, or to the resources in a table. Their values then arrive as events.
+        """Subscribe to a resource, or to all resources in a table, so that their values arrive as events.
 
-        A full registration of the device ends the subscription. A rule lasts; see ``client.subscriptions.rules``.
+        A new registration of the device ends the subscription. Add a rule to subscribe again automatically; see
+        ``client.subscriptions.rules``.
 
         Args:
             device_id: The device, or a table with the columns ``device_id`` and ``path``, such as
                 ``snapshot.query(...)``.
-            path: The resource path. For a table: the path to use for all its devices, instead of the column ``path``.
-            timeout: Seconds for the whole call. By default the client's limit applies; for a table, to each row.
+            path: The resource path. With a table, this path is used for all rows instead of the column ``path``.
+            timeout: The timeout of the call in seconds. By default, the client's timeout applies to the call or, with a
+                table, to each row.
 
         Raises:
-            NotFound: The device does not exist. With a table, the call raises the error after it has subscribed to all
+            NotFound: The device does not exist. With a table, the call raises this error after it has subscribed to all
                 other rows.
-            UnknownResource: The device does not have this resource. With a table, this error is also raised only after
-                all other rows.
-            InvalidValue: The table lacks these columns, or a row has no device or no path.
+            UnknownResource: The device does not have this resource. With a table, the call raises this error after it
+                has subscribed to all other rows.
+            InvalidValue: The table does not have these columns, or a row has no device or no path.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> found = (await client.fleet.snapshot()).query("path in ['/3311/0/5850', '/3311/0/5851']")
@@ -467,9 +485,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     async def unsubscribe(
         self, device_id: DeviceLike | DeviceTable, path: str | None = None, *, timeout: float | None = None
     ) -> None:
-        """End the subscription to a resource. A missing subscription or resource is not an error.
+        """End the subscription to a resource. It is not an error if the subscription or the resource does not exist.
 
-        The arguments and the other errors are the same as for :meth:`subscribe`.
+        The arguments and all other errors are those of :meth:`subscribe`.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -486,34 +504,38 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         read_first: bool = False,
         timeout: float | None = None,
     ) -> AsyncPlan:
-        """Check many writes against the declarations and the current state, and plan them. This writes nothing.
+        """Check many writes against the declarations and the current state, and return a plan. This sends no writes.
 
-        ``plan.frame`` shows each write and the result of its checks. ``plan.apply()`` sends the writes, and
+        ``plan.frame`` contains each write and the results of its checks. ``plan.apply()`` sends the writes, and
         ``plan.undo()`` makes a plan that restores the earlier values.
 
         Args:
             writes: A table with the columns ``device_id`` (or ``device``, as in the files of ``mirror plan``),
-                ``path``, ``value`` and optionally ``content_type``. You can also pass a table with the index
-                ``device_id`` and a column per path, as ``state.mirror.wide()`` returns, or a list of
-                (device, path, value). All of these name devices by id or endpoint name. Rows without a value are
-                ignored. Strings in a table are parsed as in the CSV files of ``mirror plan``; see
-                :func:`mirror_sdk.parse_value`. If a string is not a valid value, only its row is rejected. The
-                column ``value`` may also be called ``text``. Tables of Polars and pyarrow work too.
-            value: What to write to the resources in the rows of a table, such as ``snapshot.query(...)``: one value, or
-                a column for the rows, such as ``found["reported_num"] - 1``. Each resource is written once.
-            path: With ``value``, the resource of each device to write, instead of the table's ``path``.
-            if_match: Whether to write a value only if the desired value has not changed since the table was read. The
-                column ``desired_revision`` shows this. If the resource has been written since then, the row is rejected
-                with the check ``changed`` and the current value, here or in ``apply()``; the others are written.
-            read_first: Whether to read from devices the values that the mirror does not have, so that the writes can be
-                undone. Each read waits 20 s for its device; sleeping devices are not read. By default, planning sends
-                no request to a device.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+                ``path``, ``value`` and optionally ``content_type``. The column ``value`` may also be called ``text``.
+                You can also pass a table with the index ``device_id`` and a column for each path, as
+                ``state.mirror.wide()`` returns, or a list of (device, path, value). Tables of Polars and pyarrow work
+                too. Devices are ids or endpoint names. Rows without a value are ignored. Strings in a table are parsed
+                like those in the CSV files of ``mirror plan``; see :func:`mirror_sdk.parse_value`. If a string is not a
+                valid value, only its row is rejected.
+            value: The value to write to the resources in the rows of a table, such as ``snapshot.query(...)``. It is
+                one value, or a column with a value for each row, such as ``found["reported_num"] - 1``. Each resource
+                is written once.
+            path: The resource to write on each device of the table, instead of its column ``path``. This argument needs
+                ``value``.
+            if_match: Whether to write a value only if the desired value has not changed since the table was made. The
+                column ``desired_revision`` of the table is compared. If the resource has been written since then, the
+                row is rejected with the check ``changed`` and the current value, either here or in ``apply()``. The
+                other rows are written.
+            read_first: Whether to read the values that the mirror does not have from the devices, so that the writes
+                can be undone. Each read waits 20 s for its device. Sleeping devices are not read. By default, planning
+                sends no request to a device.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
 
         Raises:
-            AccessDenied: With ``read_first``: the key has no permission to read from devices.
+            AccessDenied: ``read_first`` is set, and the access key has no permission to read from devices.
             ImportError: pandas is not installed.
-            InvalidValue: ``writes`` is not one of these; the message names a missing column.
+            InvalidValue: ``writes`` has none of the accepted forms. If a column is missing, the message contains its
+                name.
 
         >>> await client.plan([(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")])
         <AsyncPlan: 1 to write, 1 rejected; 1 cannot be undone; nothing was sent, apply() sends>
@@ -527,7 +549,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         from mirror_sdk.client_groups.async_planner import AsyncPlanner
         from mirror_sdk.plan.requested_writes import names_in, read_requested, with_ids
 
-        # A generator of rows may use objects of this thread.
+        # Read here and not in the thread, because a generator of rows may use objects that belong to this thread.
         rows = writes if isinstance(writes, str) or is_table(writes) else list(writes)
         requested = await run_in_thread(partial(read_requested, rows, value=value, path=path, if_match=if_match))
         deadline = self._session.sender.total_deadline(timeout)
@@ -551,39 +573,41 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         paths: Collection[str] | None = None,
         devices: DevicesLike | None = None,
     ) -> AsyncEvents:
-        """Iterate over events as they arrive, from this call on. Each iterator has its own position in the log.
+        """Iterate over events as they arrive, starting now. Each iterator has its own position in the notification log.
 
         Events arrive in the order of the log. The iterator's ``position`` is the number of the last entry that it
         returned. A program can stop at any event and continue later with ``after=events.position``, without loss or
         repetition. If entries were lost, the iterator returns an event of the kind ``gap`` and issues a
         :class:`GapWarning`. While the service is unreachable, the iterator waits.
 
-        Values arrive only for resources that a rule or a subscription of this key covers. Add rules with
-        ``client.subscriptions.rules.add()``, with ``apply_now=True`` for devices that are already registered, or call
-        :meth:`subscribe`. Registrations, and responses to requests of this key, always arrive.
+        Values arrive only for resources that a rule or a subscription of this access key covers. Add rules with
+        ``client.subscriptions.rules.add()``, or call :meth:`subscribe`. Rules apply to devices that are already
+        registered only with ``apply_now=True``. Registrations of devices and responses to requests of this key always
+        arrive.
 
-        Requests that this client sends after this call wait until the iterator has its position, so the iterator
-        includes their responses. To be sure to see events that others cause in the meantime, use
-        ``async with client.events() as events:``, which waits for the position.
+        The iterator first has to find the end of the log. Until then, requests that this client sends are delayed, so
+        the iterator includes their responses. Events that other programs cause in the meantime may be missed. To
+        include them, use ``async with client.events() as events:``, which waits until the iterator has its position.
 
         Args:
-            timeout: Seconds without any event after which the iteration ends. With 0, only events that are already in
-                the log are returned. An outage does not count.
-            outage_timeout: Seconds that the service may be unreachable before the iterator raises the failure. By
-                default there is no limit. With ``timeout=0`` the iterator raises the failure at once.
+            timeout: The iteration ends after this many seconds without an event. With 0, only events that are already
+                in the log are returned. An outage of the service does not count as time without an event.
+            outage_timeout: The iterator raises an error if the service is unreachable for more than this many seconds.
+                By default, there is no limit. With ``timeout=0``, the iterator raises the error at once.
             limit: The maximum number of events to return.
-            after: The number of an entry (``position``, ``Event.seq``) to start after, instead of the end of the log.
-            paths: Path patterns (``/3303/*``). Only observations of these paths are returned, plus gaps and unknown
-                entries.
-            devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
-                Gaps and unknown entries are always included.
+            after: The number of the entry after which the iteration starts, such as ``position`` or ``Event.seq``. The
+                default is the end of the log.
+            paths: Patterns for the resource paths, such as ``/3303/*``. Only observations of these paths are returned,
+                plus gaps and unknown entries.
+            devices: Return only events of these devices, plus gaps and unknown entries. Pass ids or endpoint names. The
+                client looks up the names once, when you call this method.
 
         Raises:
-            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+            MirrorError: A request failed for a reason that a retry would not fix, or failed for longer than
                 ``outage_timeout``. The iterator raises the error, not this call.
             NotFound: A device does not exist.
-            TypeError: A single string was passed instead of a list.
-            InvalidValue: A time limit, ``limit``, ``after`` or a pattern is not valid.
+            TypeError: A string was passed instead of a list of strings.
+            InvalidValue: ``timeout``, ``outage_timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> events = client.events(limit=1)
         >>> await client.subscribe(station, "/3303/0/5700")
@@ -604,21 +628,21 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         devices: DevicesLike | None = None,
         timeout: float | None = None,
     ) -> AsyncWatch:
-        """Call a function for each event from now on, in a separate task, until you stop the watch.
+        """Call a function for each new event, in a separate task, until you stop the watch.
 
-        Values arrive only for resources that a rule or a subscription of this key covers; see :meth:`events`.
+        Values arrive only for resources that a rule or a subscription of this access key covers; see :meth:`events`.
 
         Args:
-            callback: Takes an event, and may be an ``async`` function. Errors that it raises are logged and stored in
-                ``AsyncWatch.errors``.
-            paths: Path patterns (``/3303/*``). The function is called only for observations of these paths, and for
-                gaps and unknown entries.
-            devices: Only events of these devices. Pass ids or endpoint names; the client looks up the names once, now.
-                Gaps and unknown entries are always included.
-            timeout: Seconds within which the watch must start, instead of the client's time limit.
+            callback: The function, which receives an event. It may be an ``async`` function. Errors that it raises are
+                logged and stored in ``AsyncWatch.errors``.
+            paths: Patterns for the resource paths, such as ``/3303/*``. The function is called only for observations of
+                these paths, and for gaps and unknown entries.
+            devices: Call the function only for events of these devices, and for gaps and unknown entries. Pass ids or
+                endpoint names. The client looks up the names once, when you call this method.
+            timeout: The timeout for the start of the watch in seconds. The default is the timeout of the client.
 
         Raises:
-            TypeError: ``callback`` cannot be called, or a single string was passed instead of a list.
+            TypeError: ``callback`` cannot be called, or a string was passed instead of a list of strings.
             InvalidValue: A pattern is not valid.
 
         >>> async with await client.watch(print) as watch:
@@ -631,7 +655,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         device_ids = None if devices is None else frozenset(await self._session.ids_of(devices, timeout=deadline))
         accepts = event_filter(paths, device_ids)
         reader = self._session.new_reader()
-        # Before the watch starts, so that it gets everything that happens after this call.
+        # Before the watch starts, so that it receives all events after this call.
         await reader.go_to_end(deadline)
         watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
         self._session.add_watch(watch)
@@ -648,40 +672,43 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         rotate_seconds: float = DEFAULT_ROTATE_SECONDS,
         timeout: float | None = None,
     ) -> AsyncRecorder:
-        """Start to record the notification log in a separate task, until you stop the recorder.
+        """Record the notification log in a separate task, until you stop the recorder.
 
-        The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask read it as one table at any
-        time; at most the last ``rotate_seconds`` are missing. These newest events, and the state tables at the
-        beginning and after each loss, are in a second folder (``_run.parquet.mirror``; copy and remove both together).
-        :class:`mirror_sdk.recording.Recording` reads both.
+        The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask can read it as one table at
+        any time, except for the last ``rotate_seconds`` at most. A second folder (``_run.parquet.mirror``) contains
+        these newest events, and the state tables at the beginning and after each loss. Copy and remove both folders
+        together. :class:`mirror_sdk.recording.Recording` reads both.
 
-        After a recorder was stopped or killed, start another one with the same folder. It continues at the last
-        recorded entry. The service usually stores entries for one day. If it has deleted some of them by then, the
-        recording has a row with the event ``gap`` in their place.
+        If a recorder was stopped or killed, start another one with the same folder. It continues after the last
+        recorded entry. The service usually stores entries for one day. If it has already deleted some entries, the
+        recording contains a row with the event ``gap`` instead of them.
 
         Args:
             path: The folder, such as ``run.parquet``.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all devices,
-                including future devices.
-            paths: Path patterns (``/3303/*``). The recording then contains only observations of these paths, gaps and
-                unknown entries. ``None`` selects every event. Values arrive only if a rule or a subscription of this
-                key covers them. A :class:`NotSubscribedWarning` lists the patterns and devices that are not covered.
+            devices: The devices, as a list of ids, endpoint names or device objects, or as a table with a column
+                ``device_id``. ``None`` selects all devices, including those that register later.
+            paths: Patterns for the resource paths, such as ``/3303/*``. The recording then contains only observations
+                of these paths, gaps and unknown entries. ``None`` selects every event. Values arrive only if a rule or
+                a subscription of this access key covers them. A :class:`NotSubscribedWarning` lists the patterns and
+                devices that are not covered.
             subscribe: Whether to add rules for these devices and paths, apply them now, and remove them when the
                 recorder stops; see ``client.subscriptions.rules.add()``. Other rules stay. After the recorder has
                 stopped, each device keeps the subscriptions that these rules made until it registers again. If the
                 recorder is killed, its rules stay until the next recorder with the same folder stops.
-            rotate_bytes: The recorder starts a new file at this size.
-            rotate_seconds: The recorder finalizes a file after this many seconds, so that every program can read it.
-            timeout: Seconds within which it must start. By default the client's limit applies to each request.
+            rotate_bytes: The size in bytes at which the recorder starts a new file.
+            rotate_seconds: The time in seconds after which the recorder finalizes a file, so that other programs can
+                read it.
+            timeout: The timeout for the start in seconds. By default, the client's timeout applies to each request.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: A device does not exist.
             OSError: The folder cannot be written.
-            RecordingDamaged: A file of the recording was changed or damaged; the message names it.
-            TypeError: A single string was passed instead of a list.
-            InvalidValue: The folder contains something else or another recording, or another recorder is using it. An
-                argument is not a valid size, time or pattern. ``subscribe`` would exceed the limit of rules for a key.
+            RecordingDamaged: A file of the recording was changed or damaged. The message contains its name.
+            TypeError: A string was passed instead of a list of strings.
+            InvalidValue: The folder contains another recording or other files, or another recorder is using it. Another
+                cause is an argument that is not a valid size, time or pattern, or ``subscribe`` if the key would have
+                too many rules.
 
         >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     print(await client.subscriptions.rules.list())
@@ -707,7 +734,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             paths=paths,
             rotate_bytes=rotate_bytes,
             rotate_seconds=rotate_seconds,
-            # Found here: no line of the program calls the task or thread that warns later.
+            # Found here, because the task or thread that warns later has no line of the program in its stack.
             called_from=calling_line(),
         )
         recorder = await start_recording(
@@ -746,25 +773,26 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         timeout: float | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table, one row for each device and resource; see :func:`mirror_sdk.frames.state_frame`.
+        """Return the state table, with one row for each resource; see :func:`mirror_sdk.frames.state_frame`.
 
-        The devices are fetched one by one, each at a different instant. ``client.fleet.snapshot()`` returns a whole
-        fleet as of one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If
-        no path has a row, an :class:`EmptyTableWarning` is issued.
+        The devices are fetched one by one, so their states are from different instants. ``client.fleet.snapshot()``
+        returns the state of a whole fleet at one instant. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths``
+        that match no row. If none of the paths matches a row, an :class:`EmptyTableWarning` is issued.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects the whole
-                directory.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
+            devices: The devices, as a list of ids, endpoint names or device objects, or as a table with a column
+                ``device_id``. ``None`` selects all devices of the directory.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             raw: Whether to add columns with the raw payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
             NotFound: A device does not exist.
-            TypeError: A single string was passed instead of a list of devices.
+            TypeError: A string was passed instead of a list of devices.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         >>> (await client.state_frame(paths=["/3311/*"]))["path"].tolist()
@@ -826,48 +854,51 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         timeout: float | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the events of the past as a table, with one row for each event, sorted by device, path and time.
+        """Return the past events of devices as a table with one row for each event, sorted by device, path and time.
 
         The columns are those of :func:`mirror_sdk.frames.history_frame`. Each row is a reported value with its origin,
-        the result of a write, a registration or its end, or an interval in which the service received nothing. Rows
-        without a path, such as registrations, do not depend on ``paths``. Rows without a device, which are gaps of the
-        service, do not depend on ``devices``.
+        the result of a write, the start or end of a registration, or an interval in which the service received nothing.
+        Rows without a path, such as registrations, are included for all ``paths``. Rows without a device, which are
+        gaps of the service, are included for all ``devices``.
 
-        ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at`` and ``oldest_at``, the beginning of the
-        stored history. If the connection is lost during the response, the client continues after the last row that it
-        received. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that no row matches. If no path has a
-        row and no device has such a resource, an :class:`EmptyTableWarning` is issued.
+        ``attrs["mirror"]`` also contains ``begin``, ``end``, ``taken_at``, and the start of the stored history as
+        ``oldest_at``. If the connection is lost during the response, the client continues after the last row that it
+        received. ``attrs["mirror"]["paths_without_rows"]`` lists the ``paths`` that match no row. If none of the paths
+        matches a row and no device has such a resource, an :class:`EmptyTableWarning` is issued.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
-                the conditions.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            begin: Only events at this instant or later: a datetime with a time zone, a string such as
-                ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``. ``None`` selects the whole stored
-                history.
-            end: Only events before this instant; ``None`` means now.
-            state: The current state of the devices: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            filters: Other conditions, as for ``client.devices.list()``.
+            devices: The devices, as a list of ids, endpoint names or device objects, or as a table with a column
+                ``device_id``. ``None`` selects all devices that match the conditions.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+            begin: Return only events at or after this time. It is a datetime with a time zone, a string such as
+                ``2026-01-31T08:00:00Z``, or a duration before the current time, such as ``"2h"``. ``None`` returns the
+                whole stored history.
+            end: Return only events before this time. The default is the current time.
+            state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            filters: Further conditions, in the form that ``client.devices.list()`` accepts.
             raw: Whether to add a column with the raw payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: The maximum number of rows, counted from the first; ``None`` returns all.
-            compression: Compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none`` if
-                the service runs on this machine.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            limit: The maximum number of rows. The table then contains the first rows. ``None`` returns all of them.
+            compression: The compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none``
+                if the service runs on this machine.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
             BadRequest: A filter does not exist. The message lists the supported filters.
-            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
+            BeforeHistory: ``begin`` is before the start of the stored history, which ``oldest_at`` of the error
+                contains.
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            NoHistory: The service stores no history, or its version does not support it.
+            NoHistory: The service stores no history, or is too old to have one.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list of devices.
-            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
-            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid,
-                ``limit`` is not a number, or ``tz`` is not a time zone.
+            TypeError: A string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no time zone, or a list of values is passed for an operator other than
+                ``in`` or ``nin``.
+            InvalidValue: A time has no time zone, the end is before the beginning, a pattern is not valid, ``limit`` is
+                not a number, or ``tz`` is not a time zone.
 
         >>> await client.read_value(station, "/3303/0/5700")
         21.5
@@ -892,12 +923,12 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         )
         parts = await run_in_thread(HistoryTableBuilder, raw=raw)
         result = await self._tables.read_history(request, parts.add, deadline, raw=raw)
-        # A device without rows may not exist, which an empty table would not show.
+        # A device without rows may not exist. An empty table would hide this error.
         if limit is None and (unheard := await run_in_thread(parts.without_rows, request.selection.device_ids or ())):
             await self._session.run(require_known(unheard), deadline)
         units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)
         tables, metadata = await run_in_thread(parts.finish, history_metadata(request, result), units=units)
-        # With a limit, a path without rows may have some after it.
+        # With a limit, the rows of a path may be after the last row of the table.
         if limit is None:
             metadata = await self._tables.with_paths_without_rows(metadata, tables, paths, request.selection, deadline)
         return await run_in_thread(lambda: convert_tables(tables, metadata, as_=as_, tz=tz))
@@ -948,39 +979,42 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         timeout: float | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table of many devices as of an instant in the past, according to the stored history.
+        """Return the state of many devices at a time in the past as a table, according to the stored history.
 
-        Each row has the last value and the last write before the instant. For a write that ended later, the status is
+        Each row has the last value and the last write before that time. For a write that ended later, the status is
         ``pending``. A resource that had not been reported yet has no row. ``reported_at`` contains the time of the
-        change (``changed_at``), so it is never after the instant. The history does not store subscriptions, so
-        ``subscribed`` is empty. The filters apply to the directory as it is now. ``attrs`` and warnings report paths
+        change (``changed_at``), so it is never after the requested time. ``subscribed`` is empty, because the history
+        does not store subscriptions. The filters apply to the current directory. ``attrs`` and warnings report paths
         without rows in the same way as :meth:`history`.
 
         Args:
-            instant: A datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or how long ago it
-                was: ``"2h"`` or a timedelta.
-            devices: See ``client.fleet.snapshot()`` for this argument and the arguments below.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            state: The current state of the devices: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            filters: Other conditions, as for ``client.devices.list()``.
+            instant: The time: a datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or a
+                duration before the current time, such as ``"2h"`` or a timedelta.
+            devices: The devices. This argument and those below are the ones of ``client.fleet.snapshot()``.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+            state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            filters: Further conditions, in the form that ``client.devices.list()`` accepts.
             raw: Whether to add columns with the raw payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: ``none``, ``lz4`` or ``zstd`` in transit.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            compression: The compression in transit: ``none``, ``lz4`` or ``zstd``.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
-            BadRequest: A filter does not exist, or the instant is in the future.
-            BeforeHistory: The instant is before the stored history; ``oldest_at`` is the oldest possible one.
+            BadRequest: A filter does not exist, or ``instant`` is in the future.
+            BeforeHistory: ``instant`` is before the start of the stored history, which ``oldest_at`` of the error
+                contains.
             ConnectionFailed: The connection was lost before the response was complete.
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            NoHistory: The service stores no history, or its version does not support it.
+            NoHistory: The service stores no history, or is too old to have one.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list of devices.
-            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
-            InvalidValue: The instant has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
+            TypeError: A string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no time zone, or a list of values is passed for an operator other than
+                ``in`` or ``nin``.
+            InvalidValue: ``instant`` has no time zone, a pattern is not valid, or ``tz`` is not a time zone.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> before = await simulator.get_clock()
@@ -1051,35 +1085,38 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         timeout: float | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the changes between two instants: a row for each resource reported in between, with both values.
+        """Return the values before and after an interval, in one row for each resource reported in the interval.
 
         The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
-        false if there is a gap in between. The call sends several requests. A value that arrives between them may be
-        counted in ``observations`` but missing in the ``after`` columns, or the reverse.
+        false if the interval contains a gap. The call sends several requests. A value that arrives between them may be
+        counted in ``observations`` but be missing in the ``after`` columns, or the reverse.
 
         Args:
-            begin: Only changes after this instant. See :meth:`history` for the accepted forms.
-            end: Only changes up to this instant; ``None`` means now.
-            devices: See :meth:`history` for this argument and the arguments below.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            state: The current state of the devices: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            filters: Other conditions, as for ``client.devices.list()``.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            begin: Return only changes after this time. See :meth:`history` for the accepted forms.
+            end: Return only changes up to this time. The default is the current time.
+            devices: The devices. This argument and those below are the ones of :meth:`history`.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+            state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            filters: Further conditions, in the form that ``client.devices.list()`` accepts.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
-            BadRequest: A filter does not exist, or the end is in the future.
-            BeforeHistory: ``begin`` is before the stored history; ``oldest_at`` is the oldest possible instant.
+            BadRequest: A filter does not exist, or ``end`` is in the future.
+            BeforeHistory: ``begin`` is before the start of the stored history, which ``oldest_at`` of the error
+                contains.
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            NoHistory: The service stores no history, or its version does not support it.
+            NoHistory: The service stores no history, or is too old to have one.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list of devices.
-            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
-            InvalidValue: An instant has no time zone, the end is before the beginning, a pattern is not valid, or
-                ``tz`` is not a time zone.
+            TypeError: A string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no time zone, or a list of values is passed for an operator other than
+                ``in`` or ``nin``.
+            InvalidValue: A time has no time zone, the end is before the beginning, a pattern is not valid, or ``tz`` is
+                not a time zone.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> begin, end = await simulator.get_clock(), await simulator.advance(60)
@@ -1100,7 +1137,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         counts = await run_in_thread(ReportCounts)
         before = await self._tables.state_at(first, selection, deadline)
         if last is None:
-            # Until now, by the service's clock.
+            # The current time according to the service's clock.
             after = await self._tables.state_at(None, selection, deadline)
             last = instant_like("taken_at", metadata_of_table(after)["taken_at"], self._session.sender.clock.now)
         between = HistoryRequest(
@@ -1114,7 +1151,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @property
     def base_url(self) -> str:
-        """The address of the service.
+        """The address of the service, such as ``https://mirror.example.com``.
 
         >>> client.base_url.startswith("http")
         True
@@ -1123,7 +1160,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def devices(self) -> AsyncDevices:
-        """The devices of the directory, with their descriptions, connections and resources."""
+        """The devices of the directory, with their attributes, connections and resources."""
         import_locked("mirror_sdk.client_groups.async_devices")
         from mirror_sdk.client_groups.async_devices import AsyncDevices
 
@@ -1131,7 +1168,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def requests(self) -> AsyncRequests:
-        """The device requests of this application."""
+        """The requests to devices that this application has sent."""
         import_locked("mirror_sdk.client_groups.async_requests")
         from mirror_sdk.client_groups.async_requests import AsyncRequests
 
@@ -1147,7 +1184,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def notifications(self) -> AsyncNotifications:
-        """The notification channel, its status and its received events."""
+        """The notification channel, its status and the received events."""
         import_locked("mirror_sdk.client_groups.async_notifications")
         from mirror_sdk.client_groups.async_notifications import AsyncNotifications
 
@@ -1155,7 +1192,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def fleet(self) -> AsyncFleet:
-        """Tables of a whole fleet at one instant."""
+        """Tables of the state of a whole fleet at one instant."""
         import_locked("mirror_sdk.client_groups.async_fleet")
         from mirror_sdk.client_groups.async_fleet import AsyncFleet
 
@@ -1163,7 +1200,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def plans(self) -> AsyncPlans:
-        """Saved plans, which you can load and continue."""
+        """Saved plans, which you can load and apply."""
         import_locked("mirror_sdk.client_groups.async_plans")
         from mirror_sdk.client_groups.async_plans import AsyncPlans
 
@@ -1179,7 +1216,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def service(self) -> AsyncMirrorService:
-        """The service itself: its health and its web page."""
+        """The health and the web page of the service."""
         import_locked("mirror_sdk.client_groups.async_service")
         from mirror_sdk.client_groups.async_service import AsyncMirrorService
 

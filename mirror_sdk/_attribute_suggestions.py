@@ -1,6 +1,6 @@
-"""The base of a client and its groups. It completes public members, and suggests the right name for a mistyped name.
+"""The base of a client and its groups, which completes public names and suggests the right name for a wrong one.
 
-A client has about 60 methods in nine groups, so a guessed name is often right and only its group is wrong.
+A client has about 60 methods in nine groups. Users therefore often guess the right method name in the wrong group.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ _OTHER_NAMES = {
     "client.subscriptions.add": "client.subscriptions.rules.add(...)",
     "client.table": "client.state_frame(...)",
 }
-"""Names that are not similar to the right one."""
+"""The correct expressions for wrong names that are not similar to them."""
 
 
 class WithAttributeSuggestions:
-    """An object with public members that users type: a client, or a group of its methods."""
+    """An object with public members that users type: a client or one of its groups of methods."""
 
     _expression = "client"
-    """The object as users write it."""
+    """The expression with which users refer to the object."""
 
     def _client(self) -> WithAttributeSuggestions:
         return self
 
     def __dir__(self) -> Iterable[str]:
-        """List the public members."""
+        """List the public members and the special methods."""
         return [name for name in super().__dir__() if not name.startswith("_") or name.startswith("__")]
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute. Reject a read-only or unknown name, because setting it would have no effect."""
+        """Set an attribute, or reject a read-only or unknown name, because setting it would have no effect."""
         is_read_only = isinstance(getattr(type(self), name, None), lazy_property | property)
         if is_read_only:
             raise AttributeError(f"{self._expression}.{name} cannot be set; use a variable for your value")
-        # A subclass may have attributes of its own, and a test may replace a method.
+        # A subclass of the user may have attributes of its own, and a test may replace a method.
         is_known = name.startswith("_") or hasattr(type(self), name)
         if not is_known and type(self).__module__.startswith("mirror_sdk."):
             raise AttributeError(
@@ -61,11 +61,12 @@ class WithAttributeSuggestions:
             )
         super().__setattr__(name, value)
 
-    if not TYPE_CHECKING:  # which would believe that there are members of any name
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any name
 
         def __getattr__(self, name: str) -> object:
-            """Raise an error with the right name, if a similar one exists."""
-            # A group is missing only in an object whose __init__ has not run; a suggestion would read the groups again.
+            """Raise an error that suggests the right name, if a similar one exists."""
+            # A group is missing only if __init__ has not run yet. A suggestion would then read the groups again without
+            # end.
             if name.startswith("_") or isinstance(getattr(type(self), name, None), lazy_property):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise AttributeError(f"{self._expression} has no attribute {name!r}; {_cure(self, name)}")
@@ -81,10 +82,7 @@ def _cure(owner: WithAttributeSuggestions, name: str) -> str:
 
 
 def _similar_members(owner: WithAttributeSuggestions, name: str) -> list[str]:
-    """Return the most similar members of the owner.
-
-    If there are none, continue with the members of its groups, and so on.
-    """
+    """Return the most similar members of the owner. If none is similar, search its groups, and then their groups."""
     nearest: dict[int, dict[str, float]] = {}
     for member in _members_of(owner):
         parts = _parts(member.removeprefix(owner._expression))
@@ -118,10 +116,11 @@ def _parts(member: str) -> list[str]:
 
 
 def _similarity(name: str, parts: list[str], *, is_on_client: bool) -> float:
-    """Compare the words of a name, in any order, with the words of a member. These may include the words of its groups.
+    """Return how similar the words of a name are to those of a member, in any order and with or without its groups.
 
-    A wrong suggestion is worse than none. So the name must also include the group of the member, with two exceptions:
-    members of the owner itself, and, if the owner is the client, members of its groups that do not remove anything.
+    A wrong suggestion is worse than no suggestion. The name must therefore also contain the group of the member, with
+    two exceptions. These are members of the owner itself and, if the owner is the client, members of its groups that
+    remove nothing.
     """
     words_of_name, own = _words(name), _words(parts[-1])
     is_removing = not _REMOVING.isdisjoint(own)
@@ -140,5 +139,5 @@ def _ratio(words: list[str], other: list[str]) -> float:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a name in the singular, sorted."""
+    """Return the words of a name as singulars, sorted."""
     return sorted(re.sub("ies$", "y", word).removesuffix("s") for word in name.split("_"))

@@ -1,4 +1,4 @@
-"""The format version in each kind of file of the SDK: a file of another version is rejected with one message."""
+"""The check of the format version in the files of the SDK, with the same error message for all kinds of files."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class _Versioned(BaseModel):
 
 
 def file_fault(content: bytes, fault: ValidationError, version: int) -> str:
-    """Return why a file was rejected: because of its format version, or because of its first invalid member.
+    """Return the reason why a file was rejected: its format version or, if that is right, its first invalid member.
 
-    The version takes precedence, because files of other versions have other members.
+    The version is checked first, because a file of another version usually also has other members.
 
     Args:
-        content: The JSON of the file.
-        fault: The errors found in it.
-        version: The supported format version.
+        content: The file's content as JSON.
+        fault: The validation errors of the file.
+        version: The format version that this release supports.
     """
     try:
         found = _Versioned.model_validate_json(content).version

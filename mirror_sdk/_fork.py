@@ -1,10 +1,11 @@
-"""Handlers that run when the process forks.
+"""Handlers that reset objects in a child process after a fork.
 
-A child process inherits the memory and every open connection, but no other thread.
+A child process inherits the memory and all open connections, but only the thread that called ``fork``.
 
-Two processes on one connection read each other's responses, and a lock that another thread held stays locked forever in
-the child. So each object with connections, locks, threads or tasks has a handler that runs in the child before anything
-else. Comparing process ids instead would be needed at every entry, and too late for a thread that already waits.
+If two processes use one connection, each may read the other's responses. A lock that another thread held stays locked
+forever in the child. Each object with connections, locks, threads or tasks therefore has a handler, which runs in the
+child before any other code. Comparing process ids would not help: every method would have to do it, and it
+would be too late for a thread that is already waiting.
 """
 
 from __future__ import annotations
@@ -22,32 +23,33 @@ T_co = TypeVar("T_co", covariant=True)
 
 _handlers: WeakSet[Inherited] = WeakSet()
 _abandoned: list[object] = []
-# Reentrant, because a module that is imported on demand may import others on demand.
+# Reentrant, because importing one module on demand may import another on demand.
 _importing = threading.RLock()
 
 
 class Inherited(Protocol):
-    """An object that a child process cannot use without a reset."""
+    """An object that must be reset before a child process can use it."""
 
     def _after_fork_in_child(self) -> None:
-        """Make it usable, without touching anything that the parent still uses."""
+        """Reset the object for the child process, without touching anything that the parent still uses."""
 
 
 def register_fork_handler(thing: Inherited) -> None:
-    """Call ``_after_fork_in_child`` in each process that is forked from this one."""
+    """Call ``_after_fork_in_child`` of an object in each process that is forked from this one."""
     _handlers.add(thing)
 
 
 def abandon_in_child(thing: object) -> None:
-    """Keep this object alive in the child, because its finalizer could affect the parent."""
+    """Keep an object alive in the child process, because its finalizer could affect the parent."""
     _abandoned.append(thing)
 
 
-class lazy_property(property, Generic[T_co]):  # noqa: N801 - used as its base class is
-    """A read-only property that is computed once per object, when it is first read.
+class lazy_property(property, Generic[T_co]):  # noqa: N801 - lower case like its base class, because it is a decorator
+    """A read-only property whose value is computed once for each object, when it is first read.
 
-    It takes no lock, unlike ``functools.cached_property`` before Python 3.12, whose lock another thread may hold at a
-    fork. Threads that read it at the same time may each compute it, and all get the same value.
+    ``functools.cached_property`` has a lock before Python 3.12, which another thread may hold during a fork. This class
+    has no lock. If several threads read the property at the same time, each may compute a value, but all get the same
+    one.
     """
 
     def __init__(self, compute: Callable[[Any], T_co]) -> None:
@@ -69,13 +71,13 @@ class lazy_property(property, Generic[T_co]):  # noqa: N801 - used as its base c
 
 
 def import_locked(*modules: str) -> None:
-    """Import modules on demand; a fork waits until the imports end.
+    """Import modules on demand, and delay forks of other threads until the imports have ended.
 
-    If another thread was importing a module at the fork, that module stays incomplete and locked in the child. Its
-    import in the child would never end.
+    Without the delay, a module that another thread is importing would stay incomplete and locked in the child process,
+    and importing it there would wait forever.
 
     Raises:
-        ImportError: One of them, or what it needs, is not installed.
+        ImportError: One of the modules, or a package that it needs, is not installed.
     """
     with _importing:
         for module in modules:
@@ -83,10 +85,10 @@ def import_locked(*modules: str) -> None:
 
 
 def close_in_child(number: int) -> None:
-    """Close a file descriptor that the parent still uses, only in this process.
+    """Close a file descriptor in this process only, because the parent still uses it.
 
-    Its number then refers to the null device. So a later shutdown, flush or removal from an event loop that the parent
-    shares has no effect.
+    The descriptor then refers to the null device. Later operations on it, such as a flush or its removal from an event
+    loop that the parent shares, have no effect.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, number, inheritable=False)
@@ -94,23 +96,23 @@ def close_in_child(number: int) -> None:
 
 
 class Connections:
-    """The network connections of the responses, which a child process must not use."""
+    """The network connections of responses, which a child process must close without affecting the parent."""
 
     def __init__(self) -> None:
         self._sockets: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def note(self, stream: Any) -> None:
-        """Note the connection of a response: httpx's ``network_stream``, ``None`` without one."""
+        """Store the connection of a response. ``stream`` is its ``network_stream`` of httpx, or ``None``."""
         if stream is None or stream in self._sockets:
             return
-        with suppress(OSError):  # it is closed already
+        with suppress(OSError):  # the connection is already closed
             self._sockets[stream] = os.fstat(_number(stream)).st_ino
 
     def close_in_child(self) -> None:
-        """Close the connections in this process only. A shutdown would end them for the parent too."""
+        """Close the connections in this process only. A regular shutdown would also end them for the parent."""
         for stream, inode in list(self._sockets.items()):
             with suppress(OSError):
-                # Its number may be another file's by now, where it was closed before.
+                # The descriptor may belong to another file by now, if the connection was closed before.
                 if os.fstat(_number(stream)).st_ino == inode:
                     close_in_child(_number(stream))
             sock = stream.get_extra_info("socket")
@@ -120,7 +122,7 @@ class Connections:
 
 
 class Lock:
-    """A lock that is released in a child process."""
+    """A lock that is released in a child process after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -133,12 +135,12 @@ class Lock:
         self._lock.release()
 
     def _after_fork_in_child(self) -> None:
-        """Release it, whichever thread held it."""
+        """Replace the lock by a new one, because the thread that held it does not exist in the child process."""
         self._lock = threading.Lock()
 
 
 def cannot_be_sent(client: object) -> TypeError:
-    """Return the error for pickling a client."""
+    """Return the error that is raised when a client is pickled."""
     return TypeError(
         f"{client!r} cannot be pickled, because its connections belong to this process; create a client in the other"
         " process, for example with MirrorClient.from_env(). A forked process may keep using the client of its parent"
@@ -146,7 +148,7 @@ def cannot_be_sent(client: object) -> TypeError:
 
 
 def cannot_be_pickled(thing: object, cure: str) -> TypeError:
-    """Return the error for pickling an object that only works in this process."""
+    """Return the error that is raised when an object that only works in this process is pickled."""
     return TypeError(f"{type(thing).__name__} objects cannot be pickled, because they belong to this process; {cure}")
 
 
@@ -160,7 +162,7 @@ def _after_fork_in_child() -> None:
         thing._after_fork_in_child()
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+if hasattr(os, "register_at_fork"):  # Windows has no fork.
     os.register_at_fork(after_in_child=_after_fork_in_child)
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release

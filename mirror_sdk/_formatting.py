@@ -1,4 +1,4 @@
-"""Displays text from others safely: control characters do nothing, and different strings look different."""
+"""Safe display of text from other sources: control characters have no effect, and different strings look different."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias
 
 _LONGEST_LINE = 2000
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Control and format characters, surrogates, private and unassigned characters, and line separators."""
+"""Unicode categories that are escaped: control, format, private and unassigned characters, and line separators."""
 _SHORTEST_ID = 8
 _HIDDEN = "<access key>"
 _SHORTEST_SECRET = 16
 
 SIGNIFICANT_DIGITS = 15
-"""Every decimal of this many digits remains the same as a float. More digits are rounding errors."""
+"""The number of significant digits that a float always preserves. Further digits are rounding errors."""
 _SURE_DIGITS_OF_SINGLE = 6
 _LARGEST_SINGLE = 3e38
 _MILLISECOND = 1000
@@ -28,9 +28,9 @@ _MILLISECOND = 1000
 TimePrecision: TypeAlias = Literal["seconds", "milliseconds"]
 
 MISSING = "—"
-"""Shown for a missing value in tables, cards and widgets."""
+"""The text for a missing value in tables, cards and widgets."""
 
-# Only theme variables and transparency: notebooks have light and dark pages.
+# Only variables of the theme and transparency are used, because notebooks have light and dark pages.
 CARD = 'style="color: var(--jp-ui-font-color1, inherit)"'
 DIM = 'style="opacity: 0.65"'
 _LONGEST_IN_ONE_LINE = 80
@@ -41,9 +41,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    r"""Return the text with invisible characters, and those that act on a terminal, as escapes: ``\x1b``, ``\u202e``.
+    r"""Return the text with invisible characters, and those that control a terminal, as escapes such as ``\x1b``.
 
-    A string that is not in the Unicode form NFC has its combining characters as escapes too.
+    In a string that is not in the Unicode form NFC, combining characters are escaped, too.
 
     >>> visible("caf\u00e9 \x1b[2J")
     'caf\u00e9 \\x1b[2J'
@@ -55,62 +55,64 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """Return the text like :func:`visible`, cut at a length that no one reads."""
+    """Return the text like :func:`visible`, but cut it after 2000 characters."""
     displayed = visible(text[: _LONGEST_LINE + 1])
     return displayed if len(text) <= _LONGEST_LINE else f"{displayed[:_LONGEST_LINE]}…"
 
 
 def without_key(text: str, key: str) -> str:
-    """Remove an access key from a string, or its secret part; a short key only where it is a separate word."""
-    # A secret may have underscores of its own.
+    """Remove an access key or its secret part from a string. A short key is removed only if it is a separate word."""
+    # The secret part is everything after the second underscore, and may itself contain underscores.
     secret = key.split("_", 2)[-1]
     secrets = [re.escape(one) for one in (key, secret) if len(one) >= _SHORTEST_SECRET]
-    # A short key may be a part of other words. What is already removed stays, since its words may be a key.
+    # A short key may be a part of other words. Keys that are already removed are skipped, because the key may be a word
+    # of the replacement.
     found = "|".join([_HIDDEN, *secrets, rf"(?<!\w){re.escape(key)}(?!\w)"])
     return re.sub(found, _HIDDEN, text)
 
 
 def without_formula(cell: str) -> str:
-    """Return a cell that no spreadsheet interprets as a formula: with an apostrophe in front if it could be one.
+    """Return a cell that a spreadsheet does not interpret as a formula, with an apostrophe in front if necessary.
 
-    That is a cell that begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a number. A text
-    that has apostrophes before such a beginning gets one more apostrophe, so that :func:`with_formula` restores the
-    text.
+    A cell could be a formula if it begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a
+    number. If such a cell already begins with apostrophes, it gets another one, so that :func:`with_formula` can
+    restore it.
     """
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
 
 
 def with_formula(cell: str) -> str:
-    """Undo :func:`without_formula`."""
+    """Restore a cell that :func:`without_formula` has changed."""
     return cell[1:] if _NEUTRALISED.match(cell) else cell
 
 
 def time_precision(times: Iterable[object]) -> TimePrecision:
-    """Return the precision in which to display these times together; other objects are ignored."""
+    """Return the precision for displaying these times together. Objects that are not times are ignored."""
     has_fraction = any(isinstance(at, datetime) and at.microsecond >= _MILLISECOND for at in times)
     return "milliseconds" if has_fraction else "seconds"
 
 
 def time_text(at: datetime, precision: TimePrecision | None = None) -> str:
-    """Format a time: ``2026-11-22 10:20:30.123``, in its zone, which the heading names.
+    """Format a time in its own time zone as ``2026-11-22 10:20:30.123``. The caller displays the name of the zone.
 
     Args:
-        at: The time.
-        precision: The :func:`time_precision` of all times that are displayed together. By default the precision of this
-            time.
+        at: The time to format.
+        precision: The :func:`time_precision` of all times that are displayed together. The default is the precision of
+            this time.
     """
     return at.replace(tzinfo=None).isoformat(sep=" ", timespec=precision or time_precision([at]))
 
 
 def utc_text(at: datetime) -> str:
-    """Format a time to the second, for a sentence: ``2026-11-22 10:20:30 UTC``."""
+    """Format a time in UTC without fractions of a second, for a sentence: ``2026-11-22 10:20:30 UTC``."""
     return f"{time_text(at.astimezone(UTC), 'seconds')} UTC"
 
 
 def number_text(number: float) -> str:
-    """Format a number with as few digits as it needs, at most 15: ``21.5`` for 21.500000000000004.
+    """Format a number with as few digits as necessary, at most 15, such as ``21.5`` for 21.500000000000004.
 
-    A number that devices have in single precision is formatted with the digits of that. A negative zero has no sign.
+    Many devices store numbers in single precision. Such a number gets only the digits that single precision needs. A
+    negative zero has no sign.
 
     >>> [number_text(number) for number in (0.1 + 0.2, 21.299999237060547, 21.0, 1234567, -0.0)]
     ['0.3', '21.3', '21', '1234567', '0']
@@ -132,35 +134,35 @@ def _single(number: float) -> float:
 
 
 def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:
-    """Return a cell of a table. Ids, paths and times stay in one line, which a notebook would break at a hyphen.
+    """Return a cell of an HTML table. Ids, paths and times stay in one line, which a notebook would break at a hyphen.
 
     Args:
-        html: The content of the cell as HTML. An empty cell is shown as a missing value.
-        tag: ``td``, or ``th`` with the attributes of a heading.
-        is_number: Whether it is aligned to the right.
+        html: The content of the cell as HTML. An empty string is displayed as a missing value.
+        tag: The tag: ``td``, or ``th`` with the attributes of a heading.
+        is_number: Whether the cell is aligned to the right.
     """
     one_line = len(html) <= _LONGEST_IN_ONE_LINE or " " not in html
-    # GitHub removes the style, and JupyterLab's own style overrides the attribute.
+    # GitHub removes the style, and JupyterLab's own style has precedence over the attribute, so both are needed.
     attribute, style = (" nowrap", "; white-space: nowrap") if one_line else ("", "")
     side = "right" if is_number else "left"
     return f'<{tag}{attribute} style="text-align: {side}{style}">{html or MISSING}</{tag.partition(" ")[0]}>'
 
 
 def html_table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a table of cells that are HTML already."""
+    """Return an HTML table of cells that already contain HTML."""
     head = "".join(html_cell(column, tag='th scope="col"') for column in columns)
     body = "".join(f"<tr>{''.join(map(html_cell, row))}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def display_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of devices for display together.
+    """Return the names of devices in a form in which they can be displayed together.
 
-    Names that differ only in case or Unicode form are followed by the beginning of the device's id, long enough to
-    distinguish them.
+    If names differ only in case or Unicode form, the beginning of the device id is appended to each of them. It is long
+    enough to distinguish the devices.
 
     Args:
-        names: Endpoint names by device id.
+        names: The endpoint names by device id.
 
     >>> display_names({"0198aaaa01": "Hall", "0198aaaa02": "hall", "0198aaaa03": "Roof"})
     {'0198aaaa01': 'Hall (0198aaaa01)', '0198aaaa02': 'hall (0198aaaa02)', '0198aaaa03': 'Roof'}
@@ -177,16 +179,13 @@ def display_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def name_skeleton(name: str) -> str:
-    """Return the same text for names that differ only in case, Unicode form and invisible characters."""
+    """Return a form of a name that ignores case, Unicode form and invisible characters."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return "".join(one for one in folded if unicodedata.category(one) not in _HIDDEN_CATEGORIES)
 
 
 def _distinct_length(ids: Iterable[str]) -> int:
-    """Return how many characters distinguish the ids.
-
-    This is the longest common beginning of sorted neighbors, and one more.
-    """
+    """Return how many characters of the ids are needed to distinguish them. Only sorted neighbors must be compared."""
     ordered = sorted(ids)
     common = (_common_length(one, other) for one, other in pairwise(ordered))
     return max(_SHORTEST_ID, 1 + max(common))

@@ -1,4 +1,4 @@
-"""A group of commands that imports the module of a command only when the command is used."""
+"""A click group that imports the module of a command only when the command is used."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_ASCII = "mirror-ascii"
 
 
 class _LazyCommands(dict[str, click.Command]):
-    """Commands by name. If a command is missing, its module is imported."""
+    """The commands of a group by name. A missing command is added by importing its module."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         super().__init__()
@@ -40,11 +40,11 @@ class _LazyCommands(dict[str, click.Command]):
 
 
 class LazyGroup(click.Group):
-    """A group whose help and completion need no imports of its commands.
+    """A click group whose help and shell completion do not import the modules of its commands.
 
     Args:
-        modules: For each module, the commands that it adds to this group when it is imported. A command is made of the
-            function with its name, whose docstring is its help.
+        modules: The names of the commands in each module. The module adds these commands to the group when it is
+            imported. Each command is a function of the same name, whose docstring is the help of the command.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, Sequence[str]], **options: Any) -> None:
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
         )
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run the command; characters that an output cannot encode are escaped."""
+        """Run the command. Characters that the encoding of an output cannot represent are escaped."""
         _replace_closed()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
@@ -71,11 +71,11 @@ class LazyGroup(click.Group):
             _drop_unwritten()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names, sorted."""
+        """Return the sorted names of the commands."""
         return sorted(name for names in self._modules.values() for name in names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Return the command from its module, or ``None`` if there is no command with this name."""
+        """Import the module of a command and return the command, or ``None`` if it does not exist."""
         try:
             return self.commands[cmd_name]
         except KeyError:
@@ -84,30 +84,30 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first argument names, and the other arguments.
+        """Return the command with the name in the first argument, and the remaining arguments.
 
         Raises:
-            UsageError: There is no such command; the message suggests similar ones.
+            UsageError: There is no such command. The message suggests similar names.
         """
         name = args[0]
-        # click reports an unknown option, which stands in the same place.
+        # An unknown option can also be the first argument, and click reports it.
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return the help as wide as click makes it, without :mod:`shutil`, which click imports for the width."""
+        """Return the help in the width that click would use, without the import of :mod:`shutil` for the width."""
         if ctx.terminal_width is None:
             widest = ctx.max_content_width or _WIDEST
             ctx.terminal_width = max(min(_columns(), widest) - _MARGIN, _NARROWEST)
         return super().get_help(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names of the commands and their short help."""
+        """Write the names of the commands and their short help to the formatter."""
         click.Group(commands=self.listed()).format_commands(ctx, formatter)
 
     def listed(self) -> dict[str, click.Command]:
-        """Return the commands with only their help, read from the code of their modules without running it."""
+        """Return commands with only a name and a help, which is read from compiled modules without running them."""
         return {
             name: click.Command(name, help=helps.get(name))
             for module, names in self._modules.items()
@@ -117,17 +117,17 @@ class LazyGroup(click.Group):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question with the known words that are similar to a mistyped word. Empty if there are none."""
-    import difflib  # the help of a group does not need it
+    """Return a question with known words that are similar to a mistyped one, or an empty string if none is similar."""
+    import difflib  # not needed for the help of a group
 
     close = difflib.get_close_matches(word, known)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _helps(module: str) -> dict[str, str]:
-    """Return the docstrings of a module's functions; none if the module is not loaded from a file."""
+    """Return the docstrings of a module's functions, or nothing if the module is not loaded from a file."""
     package = module.rpartition(".")[0]
-    # Other finders, such as the import hook of a test run, may provide no code.
+    # Other finders, such as the import hook of a test runner, may not provide the code of a module.
     spec = PathFinder.find_spec(module, import_module(package).__path__ if package else None)
     code = spec and spec.loader and cast("InspectLoader", spec.loader).get_code(module)
     functions = [each for each in (code.co_consts if code else ()) if isinstance(each, CodeType) and each.co_consts]
@@ -135,20 +135,20 @@ def _helps(module: str) -> dict[str, str]:
 
 
 def is_utf8(stream: TextIOWrapper) -> bool:
-    """Return whether the stream can encode every character."""
+    """Return whether a stream has the encoding UTF-8, which can represent every character."""
     return codecs.lookup(stream.encoding).name == "utf-8"
 
 
 def _replace_closed() -> None:
-    """Replace standard streams that a shell closed (``>&-``) by empty streams."""
-    # In the order of their file descriptors: each gets the lowest free one, which is its own.
+    """Replace standard streams that the shell has closed (``>&-``) by the null device."""
+    # In the order of their file descriptors, because each new file gets the lowest free descriptor.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - stays open
 
 
 def _drop_unwritten() -> None:
-    """Discard output that stdout could not write: Python would try again at exit, and complain."""
+    """Discard output that stdout could not write, because Python would try again at exit and report an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -156,11 +156,11 @@ def _drop_unwritten() -> None:
 
 
 def _escape_in(stream: TextIOWrapper) -> None:
-    """Escape the characters that the encoding of a stream lacks."""
+    """Escape the characters that the encoding of a stream cannot represent."""
     if codecs.lookup(stream.encoding).name != "ascii":
         stream.reconfigure(errors="backslashreplace")
         return
-    # click treats ASCII under its usual name as a mistake, and writes UTF-8 instead.
+    # click takes the encoding ASCII for a wrong configuration and writes UTF-8. A codec with another name avoids this.
     codecs.register(_find_ascii)
     stream.reconfigure(encoding=_PLAIN_ASCII, errors="backslashreplace")
 
@@ -181,7 +181,7 @@ def _find_ascii(name: str) -> codecs.CodecInfo | None:
 
 
 def _columns() -> int:
-    """Return the columns of the terminal by the rules of :func:`shutil.get_terminal_size`."""
+    """Return the width of the terminal in columns, by the rules of :func:`shutil.get_terminal_size`."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)

@@ -1,4 +1,4 @@
-"""Runs work that would block an event loop in a thread, or in turns with the other tasks of the loop."""
+"""Functions that run long work without blocking the event loop: in a thread, or in short slices of a task."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_TIME_SLICE_SECONDS = 0.005
-"""The time for which one task runs before it yields to the others, equal to the switch interval of the interpreter."""
+"""The maximum time that a task runs before it yields to others. It equals the interpreter's switch interval."""
 
 _imported: set[str] = set()
 
 
 async def run_in_thread(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Run work in a thread. If this is cancelled, it waits for the work to end and discards the result.
+    """Run a function in a thread and return its result. A cancelled call waits until the function has ended.
 
     Raises:
-        Exception: What the work raised.
+        Exception: Any error that the function raised.
     """
     return await to_the_end(asyncio.to_thread(work, *arguments, **options))
 
 
 async def to_the_end(work: Awaitable[T]) -> T:
-    """Wait for work that must not be interrupted: if this is cancelled, it waits for the work to end.
+    """Wait for work that must not be interrupted. A cancelled call waits until the work has ended.
 
     Raises:
-        Exception: What the work raised.
+        Exception: Any error that the work raised.
     """
     working = asyncio.ensure_future(work)
     try:
@@ -41,17 +41,18 @@ async def to_the_end(work: Awaitable[T]) -> T:
     finally:
         await asyncio.wait([working])
         if not working.cancelled():
-            # Otherwise asyncio reports an exception that was never retrieved.
+            # Otherwise asyncio would report that the exception of the work was never retrieved.
             working.exception()
 
 
 async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> None:
-    """Run work in a thread to its end, even if this is cancelled.
+    """Run a function in a thread until it has ended, even if the call is cancelled.
 
-    An error of the work then takes precedence over the cancellation: nothing may follow a failed write.
+    If the call is cancelled and the function fails, the error of the function is raised. This prevents later steps from
+    running after a failed write.
 
     Raises:
-        Exception: What the work raised.
+        Exception: Any error that the function raised.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **options))
     try:
@@ -63,10 +64,10 @@ async def finish(work: Callable[P, None], *arguments: P.args, **options: P.kwarg
 
 
 async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run coroutines concurrently until all have ended; if one fails, cancel the others.
+    """Run coroutines concurrently until all of them have ended. If one fails, cancel the others.
 
     Raises:
-        Exception: The error of the first that failed.
+        Exception: The error of the first coroutine that failed.
     """
     working = [asyncio.ensure_future(work) for work in works]
     try:
@@ -78,25 +79,26 @@ async def all_of(works: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 async def import_in_thread(*modules: str) -> None:
-    """Import modules in a thread, so that their later use takes no time: pandas alone takes half a second.
+    """Import modules in a thread, so that later imports of them are fast. pandas alone takes half a second.
 
     Raises:
-        ImportError: One of the modules, or a dependency, is not installed.
+        ImportError: One of the modules, or a package that it needs, is not installed.
     """
     for module in modules:
-        # Not ``sys.modules``, which also has modules that another thread is still importing.
+        # ``sys.modules`` also contains modules that another thread is still importing, so it cannot be used here.
         if module not in _imported:
             await run_in_thread(_import, module)
             _imported.add(module)
 
 
 def _import(module: str) -> None:
-    """Import a module without garbage collections that visit all older objects.
+    """Import a module while the garbage collector ignores all older objects.
 
-    An import creates so many objects that the collector runs again and again, which stops all threads.
+    An import creates so many objects that the collector runs many times. Each run visits all objects and stops all
+    threads.
     """
     if gc.get_freeze_count():
-        # The program has frozen objects itself, and they must stay frozen.
+        # The program has frozen objects itself. They would not stay frozen after gc.unfreeze().
         import_locked(module)
         return
     gc.freeze()
@@ -108,19 +110,19 @@ def _import(module: str) -> None:
 
 @asynccontextmanager
 async def entered_in_thread(manager: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave a context manager, each in a thread. It must allow leaving even if entering failed."""
+    """Enter and leave a context manager in a thread. It must be possible to leave it even if entering it has failed."""
     try:
-        # Within the block, because a cancelled call discards the result of an entry that succeeded.
+        # Within the block, because a cancelled call discards the result even if entering succeeded.
         yield await run_in_thread(manager.__enter__)
     finally:
         await run_in_thread(manager.__exit__, None, None, None)
 
 
 class TimeSlice:
-    """A check that lets the other tasks of the loop run while one has much to do.
+    """A check that lets other tasks of the event loop run during a long computation.
 
     Args:
-        clock: Returns seconds.
+        clock: A function that returns the current time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -128,7 +130,7 @@ class TimeSlice:
         self._began = clock()
 
     async def yield_if_over(self) -> None:
-        """Yield to the other tasks if this turn has been long; call this again and again."""
+        """Yield to other tasks if this task has run for too long. Call this method often during the computation."""
         if self._clock() - self._began >= LONGEST_TIME_SLICE_SECONDS:
             await asyncio.sleep(0)
             self._began = self._clock()

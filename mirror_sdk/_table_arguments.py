@@ -1,7 +1,7 @@
-"""The devices and resources that the rows of a table name, so that methods accept tables.
+"""Conversion of tables to devices and resources, so that methods accept tables as arguments.
 
-A table is a frame of pandas, or any object that exports its rows as Arrow does, such as a table of pyarrow or a frame
-of Polars.
+A table is a pandas DataFrame or any object that exports its rows through the Arrow interface, such as a pyarrow Table
+or a Polars DataFrame.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 DEVICE, PATH, REVISION = "device_id", "path", "desired_revision"
 ResourceKey = tuple[str, str]
-"""A device and a path."""
+"""A resource of a device: the device id and the resource path."""
 _MAX_LISTED = 10
 
 
 class DeviceTable(Protocol):
-    """A table whose rows name devices: a frame of pandas or Polars, or a table of pyarrow, with a ``device_id``."""
+    """A table with a column ``device_id``: a pandas or Polars DataFrame, or a pyarrow Table."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Export the rows in the Arrow C stream interface."""
+        """Export the rows through the Arrow C stream interface."""
 
 
 def is_table(value: object) -> TypeIs[DeviceTable]:
-    """Return whether an object is a table; a single column is not."""
+    """Return whether an object is a table. A single column is not a table."""
     return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
 
 
 def device_ids(table: DeviceTable, argument: str) -> list[str]:
-    """Return the devices that the rows name, each once, in the order of their first rows.
+    """Return the distinct device ids in the rows of a table, in the order of their first rows.
 
     Args:
         table: A table with a column or an index ``device_id``.
-        argument: The name of the caller's argument.
+        argument: The name of the caller's argument, for errors.
 
     Raises:
-        InvalidValue: It has no such column, or a row has no device.
+        InvalidValue: The table has no such column, or a row has no device.
     """
     return [device for (device,) in _distinct(table, (DEVICE,), argument)]
 
 
 def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
-    """Return the resources that the rows name, each only once.
+    """Return the distinct resources in the rows of a table. ``path`` replaces the paths of the rows.
 
-    Without ``path``, the path comes from the row. Errors as above.
+    The errors are those of :func:`device_ids`.
     """
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
@@ -61,9 +61,9 @@ def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[R
 
 
 def desired_revisions(table: DeviceTable, path: str | None, argument: str) -> dict[ResourceKey, int]:
-    """Return the newest revision of the desired value in the rows for each resource, 0 for rows without one.
+    """Return the newest revision of the desired value for each resource in a table, or 0 if a row has no revision.
 
-    It is empty if the table has no column ``desired_revision``.
+    The result is empty if the table has no column ``desired_revision``.
 
     Raises:
         InvalidValue: A revision is not a whole number.
@@ -82,7 +82,7 @@ def desired_revisions(table: DeviceTable, path: str | None, argument: str) -> di
 
 
 def revision_in(cell: Any, argument: str) -> int:
-    """Return the revision in a cell. pandas turns integers into floats in a column with missing values.
+    """Return the revision in a cell. pandas converts integers to floats in a column with missing values.
 
     Raises:
         InvalidValue: The cell is not a revision, or is a float that may have been rounded.
@@ -97,7 +97,7 @@ def revision_in(cell: Any, argument: str) -> int:
 
 
 def warn_if_empty(named: Sequence[object], argument: str) -> None:
-    """Warn that a table has no rows.
+    """Warn if a table that was passed as an argument has no rows.
 
     Warns:
         EmptyTableWarning: The table has no rows.
@@ -110,10 +110,10 @@ def warn_if_empty(named: Sequence[object], argument: str) -> None:
 
 
 def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | None]) -> None:
-    """Raise the first of the errors, with a note that lists the resources of a table they belong to.
+    """Raise the first of the errors, with a note that lists all resources of the table that failed.
 
     Raises:
-        MirrorError: There is one.
+        MirrorError: At least one of the errors is not ``None``.
     """
     failed = [(key, error) for key, error in zip(named, errors, strict=True) if error is not None]
     if not failed:
@@ -128,7 +128,10 @@ def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | Non
 
 
 def named_rows(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
-    """Return these columns, or index levels, of each row. Each cell must be a string. Errors as above."""
+    """Return these columns or index levels of all rows. Each cell must be a string.
+
+    The errors are those of :func:`device_ids`.
+    """
     columns = _columns(table, names, argument)
     for name in names:
         _check_texts(columns[name].drop_duplicates(), argument)
@@ -142,7 +145,7 @@ def _distinct(table: DeviceTable, names: Sequence[str], argument: str) -> Sequen
 
 
 def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
-    """Return only these columns, or index levels."""
+    """Return a table with only these columns or index levels."""
     frame = _with_columns(table, names)
     for name in names:
         count = list(frame.columns).count(name)
@@ -155,7 +158,7 @@ def _columns(table: DeviceTable, names: Sequence[str], argument: str) -> pd.Data
 
 
 def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
-    """Return the table for pandas, with index levels of these names as columns."""
+    """Return the table as a pandas DataFrame, with index levels of these names as columns."""
     import_locked("pandas", "pyarrow")
     import pandas as pd
     import pyarrow as pa
@@ -166,9 +169,9 @@ def _with_columns(table: DeviceTable, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _of_arrow(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """Convert only these columns: others may have types that pandas does not support."""
+    """Convert only these columns of an Arrow table, because others may have types that pandas does not support."""
     chosen = [name for name in table.column_names if name in names]
-    # In a column with missing values, integers would become floats, which are rounded above 2**53.
+    # Without this option, integers in a column with missing values would become floats, which lose digits above 2**53.
     frame: pd.DataFrame = table.select(chosen).to_pandas(integer_object_nulls=True)
     return frame
 

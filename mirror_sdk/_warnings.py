@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the program that led to them, not at a line of this package."""
+"""Warnings that point at the line of the user's program that caused them, instead of a line of this package."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import warnings
 from types import FrameType
 from typing import NamedTuple
 
-# A method that is wrapped by contextlib or functools is called from there, and not by a line of the program.
+# contextlib and functools wrap some methods, so their frames are skipped like those of this package.
 _PASSED = frozenset({"mirror_sdk", "contextlib", "functools"})
 _BEGINNINGS = frozenset({"asyncio", "concurrent", "threading"})
-"""Modules in which a task or thread starts; frames beyond them, such as the loop of a notebook, did not call."""
+"""Modules that start a task or thread. Frames beyond them, such as the loop of a notebook, are not the caller."""
 
 
 class SourceLine(NamedTuple):
-    """A line of a program."""
+    """A source line of a program."""
 
     file: str
     number: int
@@ -22,7 +22,7 @@ class SourceLine(NamedTuple):
 
 
 def calling_line() -> SourceLine | None:
-    """Return the line that called into this package; ``None`` in a thread or task of the package itself."""
+    """Return the line that called this package, or ``None`` in a thread or task that the package itself has started."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__") or "<string>"
@@ -36,18 +36,18 @@ def calling_line() -> SourceLine | None:
 
 
 def warn(message: str, category: type[Warning], called_from: SourceLine | None = None) -> None:
-    """Warn at the calling line.
+    """Issue a warning that points at the line that called this package.
 
     Args:
-        message: The text.
+        message: The text of the warning.
         category: The class of the warning.
-        called_from: The line to point at if none calls now.
+        called_from: The line to point at if no line of the program is calling this package at the moment.
     """
     line = calling_line() or called_from
     if line is None:
         warnings.warn(message, category, stacklevel=2)
         return
-    # Python stores here which warnings it has already shown.
+    # Python stores in this dictionary which warnings it has already shown.
     module = sys.modules.get(line.module)
     registry = None if module is None else vars(module).setdefault("__warningregistry__", {})
     warnings.warn_explicit(message, category, line.file, line.number, line.module, registry)

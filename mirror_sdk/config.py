@@ -1,4 +1,4 @@
-"""The address of the service and the access key: from arguments, or else from the environment."""
+"""The address of the service and the access key, from arguments or else from environment variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror_sdk.errors import ConfigError
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
 PAGE_VARIABLE = "API_PAGE"
-"""Address of the page where people need no key; see :func:`page_address`."""
+"""The variable with the address of a web page that requires no access key; see :func:`page_address`."""
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 """The default address of ``mirror-server demo`` and ``mirror-server run`` on this machine."""
 _MARK_LENGTH = 16
@@ -28,17 +28,17 @@ _HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Address and access key of a client, checked. The key is hidden in ``repr``."""
+    """The checked address and access key of a client. The ``repr`` does not contain the key."""
 
     base_url: str
     api_key: SecretStr
 
     @classmethod
     def of(cls, base_url: str, api_key: str) -> ClientSettings:
-        """Check the arguments and complete the address; see :func:`read_base_url`.
+        """Return settings after checking the arguments and completing the address; see :func:`read_base_url`.
 
         Raises:
-            ConfigError: An argument is invalid.
+            ConfigError: An argument is not valid.
         """
         return cls(read_base_url(base_url), SecretStr(_read_key(api_key)))
 
@@ -46,12 +46,14 @@ class ClientSettings:
     def load(
         cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
     ) -> ClientSettings:
-        """Read missing arguments from ``API_HOST`` and ``API_KEY``; an empty variable counts as missing.
+        """Return settings whose missing arguments come from the variables ``API_HOST`` and ``API_KEY``.
+
+        An empty variable counts as missing.
 
         The default address is :data:`DEFAULT_BASE_URL`.
 
         Raises:
-            ConfigError: The key is missing, or a value is invalid.
+            ConfigError: The key is missing, or a value is not valid.
         """
         api_key = api_key or environ.get(KEY_VARIABLE)
         if not api_key:
@@ -63,20 +65,20 @@ class ClientSettings:
 
     @property
     def key_mark(self) -> str:
-        """A digest that distinguishes this access key from others and reveals nothing else about it."""
+        """A digest that distinguishes this access key from other keys without revealing the key."""
         return hashlib.sha256(self.api_key.get_secret_value().encode()).hexdigest()[:_MARK_LENGTH]
 
 
 def read_base_url(address: object, name: str = "base_url", example: str = "https://mirror.example.com") -> str:
-    """Return the full form of an address, without a slash at its end.
+    """Return the full form of an address, without a slash at the end.
 
-    An address without a scheme gets ``http`` if it is a loopback address (``localhost:8080``), and ``https`` otherwise
-    (``mirror.example.com``). A missing scheme therefore never sends a key unencrypted.
+    An address without a scheme gets ``http`` if it is a loopback address, such as ``localhost:8080``. Otherwise, it
+    gets ``https``, so a missing scheme never sends a key unencrypted.
 
     Args:
         address: The address.
-        name: The setting, for errors.
-        example: A valid address, for errors.
+        name: The name of the setting, for error messages.
+        example: A valid address, for error messages.
 
     Raises:
         ConfigError: ``address`` is not an http address, or contains a user name, a query or a fragment.
@@ -84,7 +86,7 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
     cure = f"write it like {example}"
     if not isinstance(address, str):
         raise ConfigError(f"{name} must be a str, not {address!r}; {cure}")
-    import_locked("httpx")  # takes long to import, and only a client needs it
+    import_locked("httpx")  # its import is slow, and only a client needs it
     import httpx
 
     text = address.strip()
@@ -103,9 +105,9 @@ def read_base_url(address: object, name: str = "base_url", example: str = "https
 
 
 def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the address of the page of the fleet or of a device.
+    """Return the address of the web page of the fleet or of a device.
 
-    ``mirror lab`` sets ``API_PAGE`` to the address at which the page of the service at ``API_HOST`` requires no key.
+    ``mirror lab`` sets ``API_PAGE`` to an address at which the web page of the service at ``API_HOST`` requires no key.
     """
     chosen = f"device={device_id}" if device_id else ""
     page, host = environ.get(PAGE_VARIABLE), environ.get(HOST_VARIABLE)
@@ -115,7 +117,7 @@ def page_address(base_url: str, device_id: str | None, environ: Mapping[str, str
 
 
 def read_timeout(value: object) -> float:
-    """Check the time limit of a call.
+    """Return the timeout of a client in seconds, after checking it.
 
     Raises:
         ConfigError: ``value`` is not a number of seconds above 0, up to a day.
@@ -127,7 +129,7 @@ def read_timeout(value: object) -> float:
 
 
 def read_max_retries(value: object) -> int:
-    """Check how often a request may be repeated.
+    """Return the maximum number of retries of a client, after checking it.
 
     Raises:
         ConfigError: ``value`` is not a whole number from 0 to 100.
@@ -138,7 +140,7 @@ def read_max_retries(value: object) -> int:
 
 
 def read_max_snapshot_bytes(value: object) -> int:
-    """Check the size limit of a snapshot.
+    """Return the maximum size of a snapshot in bytes, after checking it.
 
     Raises:
         ConfigError: ``value`` is not a whole number of bytes, 1 or more.
@@ -150,13 +152,13 @@ def read_max_snapshot_bytes(value: object) -> int:
 
 def is_loopback(base_url: str) -> bool:
     """Return whether an address belongs to this machine."""
-    import httpx  # as above
+    import httpx  # slow to import, as above
 
     return _is_loopback(httpx.URL(base_url).host)
 
 
 def _read_key(api_key: object) -> str:
-    """Reject a key that cannot be sent in a header. Otherwise, httpx would show the key in an error."""
+    """Return a key after checking it. If httpx rejected an invalid key, its error message would contain the key."""
     key = api_key.strip() if isinstance(api_key, str) else ""
     if isinstance(api_key, str) and not key:
         raise ConfigError("api_key is empty; pass the access key of the application")
@@ -166,7 +168,7 @@ def _read_key(api_key: object) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    # RFC 6761, 6.3: names below localhost are loopback addresses, too.
+    # According to RFC 6761, 6.3, names below localhost are loopback addresses, too.
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -1,4 +1,4 @@
-"""Dask DataFrames of a fleet or a history larger than memory, partitioned by ranges of device ids."""
+"""Dask DataFrames of a fleet or a history larger than memory. Each partition contains a range of device ids."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-# Before the imports that need it: it is an extra, and the error says how to install it.
+# Before the imports that need Dask, which is an extra, so that the error message explains how to install it.
 try:
     import dask
     import dask.dataframe as dd
@@ -54,13 +54,13 @@ def __dir__() -> list[str]:
 
 
 _MAX_RETRIES = 11
-"""Number of retries of a rejected request, for about two minutes: a service sends few snapshots at once, and a cluster
-has many workers.
+"""The number of retries of a rejected request, which take about two minutes. A service sends only a few snapshots at
+the same time, and a cluster has many workers.
 """
 _MAX_PARTITIONS = 10_000
 _Loaded: TypeAlias = tuple[list[pa.Table], dict[str, object]]
 _Ids: TypeAlias = tuple[str | None, str | None]
-"""The ids after which a partition begins and with which it ends."""
+"""The range of ids in a partition: it starts after the first id and ends with the second one."""
 _Interval: TypeAlias = tuple[datetime | None, datetime | None]
 
 
@@ -80,37 +80,38 @@ def read_mirror(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """Return the state table of a fleet as a Dask dataframe, whose workers load its partitions from the service.
+    """Return the state table of a fleet as a Dask DataFrame. The workers load its partitions from the service.
 
-    The call itself only requests how to divide the device ids into ranges of equal size.
+    This call itself only requests the ranges of device ids for the partitions.
 
     Args:
-        base_url: Address of the service, as the workers reach it; by default as for
+        base_url: The address of the service from which the workers load partitions. The default is that of
             :meth:`mirror_sdk.MirrorClient.from_env`.
-        api_key: Access key. Dask sends it to the workers with the graph, but does not display it. By default this
-            process and each worker use ``API_KEY`` from their own environment.
-        paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-        state: ``registered`` or ``deregistered``.
-        endpoint_type: Endpoint type.
-        endpoint_name: Endpoint name.
-        filters: Other conditions, as for ``client.devices.list()``.
-        raw: Whether to add the payloads as columns.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on the local machine.
+        api_key: The access key. Dask sends it to the workers with the graph, but does not display it. By default, this
+            process and each worker use ``API_KEY`` of their own environment.
+        paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+        state: Select only devices in this state: ``registered`` or ``deregistered``.
+        endpoint_type: Select only devices of this endpoint type.
+        endpoint_name: Select only the devices with this endpoint name.
+        filters: Further conditions, in the form that ``client.devices.list()`` accepts.
+        raw: Whether to add columns with the raw payloads.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+        compression: The compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none`` if
+            the service runs on this machine.
         devices_per_partition: The number of devices in a partition. A thousand devices with 20 resources are 2 to 4 MB.
-        timeout: The time limit in seconds, for each request and for each 64 KiB of a partition. When it is over, the
-            call raises :class:`~mirror_sdk.CallTimeout`.
+        timeout: The timeout in seconds, which applies to each request and to each 64 KiB of a partition. After the
+            timeout, the call raises :class:`~mirror_sdk.CallTimeout`.
         max_snapshot_bytes: The maximum size of a partition after decompression, in bytes.
 
     Raises:
         APIError: The service responded with an error.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 partitions.
-        ConfigError: The key is missing, or a setting is invalid.
-        ConnectionFailed: The service did not respond. While loading partitions, this is raised only after about two
-            minutes of retries.
+        ConfigError: The key is missing, or a setting is not valid.
+        ConnectionFailed: The service did not respond. A worker raises this error only after about two minutes of
+            retries.
         UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
             ``max_snapshot_bytes``.
-        ValueError: A time in ``filters`` has no zone.
+        ValueError: A time in ``filters`` has no time zone.
         InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
     >>> read_mirror(endpoint_type="Light", devices_per_partition=1).npartitions
@@ -131,7 +132,7 @@ def read_mirror(
     limit_bytes = read_max_snapshot_bytes(max_snapshot_bytes)
     ranges = _ranges(settings, selection, devices_per_partition, timeout)
     return _from_map(
-        # A key of the environment is not sent: each worker uses its own.
+        # A key from the environment is not sent to the workers, because each of them uses its own.
         _MirrorPartition(settings.base_url, settings if api_key else None, timeout, limit_bytes, tz, request),
         [(one.after, one.last) for one in ranges.data],
         to_frame(concatenated([], raw=raw), {}, tz=tz),
@@ -157,43 +158,47 @@ def read_history(
     timeout: float = DEFAULT_TIMEOUT_SECONDS,
     max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
 ) -> dd.DataFrame:
-    """Return the history of a fleet as a Dask dataframe, whose workers load its partitions from the service.
+    """Return the history of a fleet as a Dask DataFrame. The workers load its partitions from the service.
 
-    The call itself only requests how to divide the device ids into ranges of equal size. Partitions are in order of
-    device range, then of time. Gaps of the service, which are rows without a device, are in the partitions of the first
+    This call itself only requests the ranges of device ids for the partitions. The partitions are sorted by device
+    range, then by time. Gaps of the service, which are rows without a device, are in the partitions of the first device
     range. A gap is in the partition in which it begins.
 
     Args:
-        base_url: See :func:`read_mirror` for this argument and all others that are not explained here.
-        api_key: Access key.
-        begin: Only events at this instant or later, with a time zone; ``None`` for the whole stored history.
-        end: Only events before this instant; ``None`` for the instant at which a worker computes the partition.
-        time_per_partition: The length of the interval in a partition, which needs ``begin`` and ``end``; ``None`` for
-            the whole interval.
-        paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-        state: The present state of the devices, ``registered`` or ``deregistered``.
-        endpoint_type: Endpoint type.
-        endpoint_name: Endpoint name.
-        filters: Other conditions, as for ``client.devices.list()``.
-        raw: Whether to add the payloads as a column.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        compression: ``none``, ``lz4`` or ``zstd`` in transit; by default ``lz4``, and ``none`` on the local machine.
+        base_url: The address of the service. This argument and the ones that are not explained here are those of
+            :func:`read_mirror`.
+        api_key: The access key.
+        begin: Return only events at or after this time, which needs a time zone. ``None`` returns the whole stored
+            history.
+        end: Return only events before this time. ``None`` means the time at which a worker loads the partition.
+        time_per_partition: The length of the time interval of a partition. This argument needs ``begin`` and ``end``.
+            ``None`` does not divide the interval.
+        paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+        state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
+        endpoint_type: Select only devices of this endpoint type.
+        endpoint_name: Select only the devices with this endpoint name.
+        filters: Further conditions, in the form that ``client.devices.list()`` accepts.
+        raw: Whether to add a column with the raw payloads.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+        compression: The compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none`` if
+            the service runs on this machine.
         devices_per_partition: The number of devices in a partition. A million rows are about 100 MB.
-        timeout: See :func:`read_mirror`.
-        max_snapshot_bytes: See :func:`read_mirror`.
+        timeout: The timeout in seconds; see :func:`read_mirror`.
+        max_snapshot_bytes: The maximum size of a partition; see :func:`read_mirror`.
 
     Raises:
-        APIError: The service responded with an error. Loading a partition may raise the errors of
-            :meth:`mirror_sdk.MirrorClient.history`, too.
+        APIError: The service responded with an error. Loading a partition may also raise the errors of
+            :meth:`mirror_sdk.MirrorClient.history`.
         BadRequest: A filter does not exist, or ``devices_per_partition`` results in more than 10,000 ranges.
-        ConfigError: The key is missing, or a setting is invalid.
-        ConnectionFailed: The service did not respond. While loading partitions, this is raised only after about two
-            minutes of retries.
+        ConfigError: The key is missing, or a setting is not valid.
+        ConnectionFailed: The service did not respond. A worker raises this error only after about two minutes of
+            retries.
         UnexpectedResponse: The service cannot divide devices into ranges, or a partition exceeds
             ``max_snapshot_bytes``.
-        ValueError: A time in ``filters`` has no zone.
-        InvalidValue: An instant has no time zone, the end is before the start, a pattern is not valid, or ``tz`` is not
-            a time zone. ``time_per_partition`` lacks ``begin`` or ``end``, or results in more than 10,000 partitions.
+        ValueError: A time in ``filters`` has no time zone.
+        InvalidValue: A time has no time zone, the end is before the start, a pattern is not valid, or ``tz`` is not a
+            time zone. This error is also raised if ``time_per_partition`` is passed without ``begin`` and ``end``, or
+            results in more than 10,000 partitions.
 
     >>> rows = read_history(begin=begin, end=begin + timedelta(days=1), time_per_partition=timedelta(hours=12))
     >>> rows.npartitions
@@ -241,15 +246,15 @@ def _intervals(begin: datetime | None, end: datetime | None, span: timedelta | N
 
 
 def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
-    """Return the state table that ``client.fleet.dataset()`` wrote into a folder, with one partition per file.
+    """Return the state table that ``client.fleet.dataset()`` wrote to a folder, with one partition for each file.
 
-    All partitions have the same instant, which is in ``SnapshotDataset(folder).metadata``.
+    All partitions are from the same instant, which is in ``SnapshotDataset(folder).metadata``.
 
     Args:
-        folder: The folder; every worker needs access to it under this name.
+        folder: The folder. Every worker must be able to open it under this name.
 
     Raises:
-        InvalidValue: There is no dataset, or it is incomplete.
+        InvalidValue: The folder contains no dataset, or an incomplete one.
 
     >>> _ = client.fleet.dataset(folder / "fleet", devices_per_file=5)
     >>> len(read_dataset(folder / "fleet")) == len(client.fleet.snapshot())
@@ -261,14 +266,14 @@ def read_dataset(folder: str | os.PathLike[str]) -> dd.DataFrame:
 
 @dataclass(frozen=True)
 class _ServicePartition:
-    """Loads a partition from the service, with its own client.
+    """A function that loads a partition from the service with a client of its own.
 
     Attributes:
-        server: Address of the service.
-        settings: Settings of the client. ``None`` for the settings in the environment of the worker.
-        timeout_seconds: Time limit of each request.
-        max_snapshot_bytes: The maximum number of bytes of the partition.
-        tz: Time zone of the time columns.
+        server: The address of the service.
+        settings: The settings of the client. ``None`` uses the environment of the worker.
+        timeout_seconds: The timeout of each request in seconds.
+        max_snapshot_bytes: The maximum size of the partition in bytes.
+        tz: The time zone of the time columns.
     """
 
     server: str
@@ -276,7 +281,7 @@ class _ServicePartition:
     timeout_seconds: float
     max_snapshot_bytes: int
     tz: str | None
-    # No two tables are the same to Dask: a later one loads its partitions again.
+    # Each table gets a different token, so that Dask loads the partitions of a later table again.
     token: str = field(default_factory=lambda: uuid.uuid4().hex, kw_only=True)
 
     def __dask_tokenize__(self) -> str:
@@ -296,7 +301,7 @@ class _ServicePartition:
         return frame if columns is None else frame[list(columns)]
 
     def load(self, client: MirrorClient, bounds: Any) -> _Loaded:
-        """Return the tables of the partition with these bounds, and their metadata."""
+        """Return the tables of the partition within these bounds, and their metadata."""
         raise NotImplementedError
 
 
@@ -318,7 +323,8 @@ class _HistoryPartition(_ServicePartition):
         selection = self.request.selection.between(after, last)
         request = replace(self.request, selection=selection, begin=begin, end=end)
         builder = HistoryTableBuilder(raw=self.raw)
-        # A gap may begin before the first interval, and then has no partition of its own.
+        # A gap may begin before the first interval. It then belongs to no other partition, so the first one includes
+        # it.
         first_begin = None if begin == self.request.begin else begin
         own = partial(_own_rows, is_first=after is None, begin=first_begin)
         result = client._tables.read_history(request, lambda table: builder.add(own(table)), raw=self.raw)
@@ -327,9 +333,10 @@ class _HistoryPartition(_ServicePartition):
 
 
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
-    """Return the rows of this partition only: a gap may span several partitions, and gaps of the service are in all.
+    """Return only the rows that belong to this partition, so that each gap is in exactly one partition.
 
-    ``is_first`` is true for the first range of devices, ``begin`` is ``None`` for the first interval.
+    The service returns a gap for each interval that it overlaps, and gaps of the service for each device range.
+    ``is_first`` is true for the first device range, and ``begin`` is ``None`` for the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())
@@ -340,10 +347,11 @@ def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.
 
 
 def _from_map(load: Callable[..., pd.DataFrame], bounds: Sequence[object], empty: pd.DataFrame) -> dd.DataFrame:
-    # Categories that are not fixed differ between partitions, so Dask must not rely on those of the empty table.
+    # Categories that are not fixed differ between partitions, so Dask must not assume those of the empty table.
     free = [str(name) for name, dtype in empty.dtypes.items() if has_no_categories(dtype)]
     meta = clear_known_categories(empty, cols=free)
-    # The dtypes are those of the tables; Dask would convert texts to its preferred type.
+    # Without this setting, Dask would convert strings to its preferred type instead of keeping the dtypes of the
+    # tables.
     with dask.config.set({"dataframe.convert-string": False}):
         frame: dd.DataFrame = dd.from_map(load, bounds, meta=meta, label="mirror")
     return frame

@@ -1,4 +1,4 @@
-"""The state of a device in the mirror, and lists of directory devices. Notebooks display both as tables."""
+"""The state of a device in the mirror, and lists of devices. Notebooks display both as tables."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SupportsHistory(Protocol[T_co]):
-    """A client that returns the history of devices."""
+    """A client that can return the history of devices."""
 
     @property
     def history(self) -> Callable[..., T_co]:
-        """Its method ``history``; await the result of an asynchronous client."""
+        """The method ``history`` of the client. The result of an asynchronous client must be awaited."""
 
 
 class DeviceHistoryOptions(TypedDict, total=False):
@@ -49,7 +49,7 @@ class DeviceHistoryOptions(TypedDict, total=False):
 
 
 class _Unread:
-    """The slots for resources that have not been decoded yet, and for the client that the device object comes from."""
+    """The slots for resources that have not been decoded yet, and for the client that returned the device object."""
 
     __slots__ = ("_client", "_states")
     _states: Sequence[wire_object.ResourceState] | None
@@ -58,22 +58,22 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
-    """The state of one device in the mirror: a mapping from resource paths to resources.
+    """The state of one device in the mirror, which is a mapping from resource paths to resources.
 
     Use it like a ``dict``: ``device[path]``, ``device.get(path)``, ``path in device``, ``len(device)``,
-    ``device.items()``. Paths are in the order of the response. Two device objects are equal if all their attributes
-    are, including the times.
+    ``device.items()``. The paths are in the order of the response. Two device objects are equal if all their attributes
+    are equal, including the times.
 
     Attributes:
         device_id: The id of the device.
-        endpoint_name: Its endpoint name.
-        created_at: The instant at which the service read the state.
-        updated_at: When the device last registered, updated its registration or deregistered.
+        endpoint_name: The endpoint name of the device.
+        created_at: The time at which the service read the state.
+        updated_at: The time of the last registration, registration update or deregistration.
         last_reported_at: The time of the newest reported value.
         last_desired_at: The time of the newest desired value.
-        resources: The resources by path. Their values are decoded at the first access.
+        resources: The resources by path. Their values are decoded when this attribute is first read.
 
-    Times are UTC. A time that the service did not return is ``None``.
+    All times are in UTC. A time that the service did not return is ``None``.
     """
 
     device_id: str
@@ -86,13 +86,15 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
     @classmethod
     def from_wire(cls, wire: wire_object.DeviceObjectBody, client: SupportsHistory[Any] | None = None) -> DeviceObject:
-        """Read a response of the service. A payload that does not match its declaration becomes an opaque value.
+        """Return the device object of a response.
+
+        A payload that does not match its declaration becomes an opaque value.
 
         Args:
-            wire: The response.
-            client: The client for :meth:`history`.
+            wire: The response of the service.
+            client: The client that :meth:`history` uses.
         """
-        # Without the constructor, so that `resources` is missing until its first access decodes the states.
+        # Not through the constructor, so that `resources` stays unset until its first access decodes the states.
         device = object.__new__(cls)
         for name in _PLAIN_FIELDS:
             object.__setattr__(device, name, getattr(wire, name))
@@ -100,15 +102,15 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         object.__setattr__(device, "_client", client)
         return device
 
-    if not TYPE_CHECKING:  # which would believe that there are attributes of any name
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> object:
-            """Decode the resources at the first access. Decoding 20 values takes as long as parsing their JSON."""
+            """Decode the resources when they are first read, because decoding takes as long as parsing the JSON."""
             if name != "resources":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
             states = self._states
             if states is not None:  # otherwise another thread was faster
-                # In this order: a thread that finds no states any more reads the resources.
+                # In this order, because a thread that finds no states reads the resources.
                 object.__setattr__(self, "resources", resources_of(states))
                 object.__setattr__(self, "_states", None)
             return self.resources
@@ -117,7 +119,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         """Return the resource with this path.
 
         Raises:
-            UnknownResource: The device never had this resource; the message lists similar paths. The error is also a
+            UnknownResource: The device never had this resource. The message lists similar paths. The error is also a
                 ``KeyError``.
         """
         try:
@@ -138,7 +140,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         >>> device.get("/3311/0/5850").label, device.get("/3303/0/5700")
         ('Light Control · On/Off', None)
         """
-        # ``__getitem__`` would search for similar paths for its error.
+        # Not through ``__getitem__``, which would search for similar paths for its error.
         return self.resources.get(key, default)
 
     def __contains__(self, path: object) -> bool:
@@ -160,18 +162,19 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         self, path: str | None = None, *, client: SupportsHistory[T_co], **options: Unpack[DeviceHistoryOptions]
     ) -> T_co: ...
     def history(self, path: str | None = None, *, client: SupportsHistory[Any] | None = None, **options: Any) -> Any:
-        """Request the history of this device; see :meth:`mirror_sdk.MirrorClient.history`.
+        """Return the history of this device as a table; see :meth:`mirror_sdk.MirrorClient.history`.
 
-        If the device object comes from an :class:`~mirror_sdk.AsyncMirrorClient`, await the result, and pass
-        ``client=`` so that type checkers know its type.
+        If the device object comes from an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. Pass ``client=`` as
+        well, so that type checkers know the type of the result.
 
         Args:
-            path: A resource or a pattern (``/3303/*``); ``None`` for the whole device.
-            client: The client that sends the request. By default, the client that returned this device object.
-            options: ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout``, as for the client.
+            path: The path of a resource, or a pattern such as ``/3303/*``. ``None`` selects all resources.
+            client: The client that sends the request. The default is the client that returned this device object.
+            options: The arguments ``begin``, ``end``, ``raw``, ``tz``, ``limit`` and ``timeout`` of the client's
+                method.
 
         Raises:
-            InvalidValue: The device object lost its client, for example because it was pickled, and ``client`` was not
+            InvalidValue: The device object has no client, for example because it was pickled, and ``client`` was not
                 passed.
 
         >>> client.read_value(station, "/3303/0/5700")
@@ -187,7 +190,7 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
         return source.history([self.device_id], None if path is None else [path], **options)
 
     def to_frame(self, *, raw: bool = False) -> pd.DataFrame:
-        """Return the state table of this device, one row per resource; see :func:`mirror_sdk.frames.state_frame`.
+        """Return a table with one row for each resource; see :func:`mirror_sdk.frames.state_frame`.
 
         >>> client.get_device(light).to_frame()["path"].tolist()
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851']
@@ -224,10 +227,10 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
 
 class DeviceList(Sequence[Device], JsonForm):
-    """A list of devices from the directory, in its order.
+    """A list of devices in the order of the directory.
 
-    An index is a position or an endpoint name: ``devices["light-01"]`` is ``devices.by_name("light-01")``. Notebooks
-    complete the name. A slice is a ``DeviceList``.
+    The index is a position or an endpoint name: ``devices["light-01"]`` is the same as ``devices.by_name("light-01")``.
+    Notebooks complete the names. A slice is also a ``DeviceList``.
     """
 
     def __init__(self, devices: Iterable[Device]) -> None:
@@ -252,7 +255,7 @@ class DeviceList(Sequence[Device], JsonForm):
 
     @property
     def ids(self) -> list[str]:
-        """The device ids, in order.
+        """The ids of the devices, in the order of the list.
 
         >>> client.devices.list(endpoint_name="light-01").ids == [light]
         True
@@ -263,8 +266,8 @@ class DeviceList(Sequence[Device], JsonForm):
         """Return the device with this endpoint name.
 
         Raises:
-            KeyError: No device or several devices have this name. The message lists similar names, or the ids to choose
-                from.
+            KeyError: No device or several devices have this name. The message lists similar names, or the ids of these
+                devices.
 
         >>> client.devices.list().by_name("light-01").endpoint_type
         'Light'
@@ -279,7 +282,7 @@ class DeviceList(Sequence[Device], JsonForm):
         raise KeyError(f"no device has the endpoint name {name!r}; {closest(name, names)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the list as ``{"devices": [...]}``, for any JSON encoder.
+        """Return the list as ``{"devices": [...]}``, which any JSON encoder accepts.
 
         >>> [device["endpoint_name"] for device in client.devices.list(endpoint_type="Light").to_dict()["devices"]]
         ['light-01']
@@ -287,7 +290,7 @@ class DeviceList(Sequence[Device], JsonForm):
         return {"devices": plain(self._devices)}
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the table of these devices, one row per device; see :func:`mirror_sdk.frames.directory_frame`.
+        """Return a table with one row for each device; see :func:`mirror_sdk.frames.directory_frame`.
 
         >>> client.devices.list().to_frame()["endpoint_name"].sort_values().tolist()
         ['light-01', 'station-01']

@@ -1,14 +1,14 @@
-"""Finds the device that a caller names by an id, by an endpoint name, or by an object with an id.
+"""Lookup of the devices that a caller passes as an id, an endpoint name, or an object that contains an id.
 
-A string of 32 hexadecimal digits is always a device id. An id needs no request. A name that looks like an id is never
-looked up, so no device can impersonate another. The client looks up any other string in the directory: first as an id,
-then as an endpoint name. If several devices have the name, it selects the registered device. If none or several of them
-are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
+A string of 32 hexadecimal digits is always a device id, and needs no request. A device with such a name is never found
+by it, so no device can impersonate another one. The client looks up any other string in the directory, first as an id
+and then as an endpoint name. If several devices have the name, the registered one is selected. If none or several of
+them are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
 
-A client caches the result for half a minute, for calls that only read the mirror. Calls that act on a device or
-subscribe look up the name every time, because another device may have taken over the name.
+For calls that only read the mirror, a client caches the result for half a minute. Calls that send a request to a device
+or subscribe look up the name every time, because another device may have taken over the name.
 
-This module does no I/O: it yields requests, and the client sends them.
+This module performs no I/O. Its generators yield requests, which the client sends.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ CACHE_SECONDS = 30.0
 _MAX_CACHED = 10_000
 _LONGEST_QUERY = 3000
 _MAX_SEARCHED = 5000
-"""Maximum number of devices that are searched for similar names."""
+"""The maximum number of devices that are searched for similar names."""
 _MAX_DESCRIBED = 10
-"""Number of unknown strings that are listed with similar names; each search takes hundredths of a second."""
+"""The maximum number of unknown strings that are listed with similar names, because each search takes about 10 ms."""
 _ID = re.compile(r"[0-9A-Fa-f]{32}")
 ANY_ID = "0" * 32
 """A placeholder for an id that is not known yet."""
 
 
 class ListedDevice(Protocol):
-    """A device of a list of devices, such as :class:`~mirror_sdk.Device`."""
+    """An entry of a list of devices, such as :class:`~mirror_sdk.Device`."""
 
     @property
     def id(self) -> str:
-        """Its device id."""
+        """The id of the device."""
 
     @property
     def endpoint_name(self) -> str:
-        """Its endpoint name."""
+        """The endpoint name of the device."""
 
 
 class HasDeviceId(Protocol):
@@ -79,26 +79,26 @@ class HasDeviceId(Protocol):
 
 
 DeviceLike: TypeAlias = str | ListedDevice | HasDeviceId
-"""A device: its id, its endpoint name, a ``Device``, a ``DeviceObject``, or a device request."""
+"""A device: an id, an endpoint name, a ``Device``, a ``DeviceObject`` or a device request."""
 DevicesLike: TypeAlias = Iterable[DeviceLike] | DeviceTable
-"""Several devices: a list of them, or a table that names them in a column or an index ``device_id``."""
+"""Several devices: a list of devices, or a table with a column or an index ``device_id``."""
 
 
 class NameCache:
-    """A cache of the ids of devices: of endpoint names for :data:`CACHE_SECONDS`, of strings that are ids for ever.
+    """A cache of device ids. Endpoint names expire after :data:`CACHE_SECONDS`, and strings that are ids never expire.
 
     Args:
-        now: Returns seconds, of a monotonic clock.
+        now: A function that returns the time of a monotonic clock in seconds.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._names: dict[str, tuple[str, float]] = {}
-        # These do not expire: no other device can get the id.
+        # Ids do not expire, because no other device can get the same id.
         self._ids: set[str] = set()
 
     def recall(self, texts: Iterable[str], *, only_ids: bool) -> dict[str, str]:
-        """Return the ids of the strings that are cached."""
+        """Return the cached ids of these strings. With ``only_ids``, endpoint names are left out."""
         oldest = self._now() - CACHE_SECONDS
         found = {}
         for text in texts:
@@ -110,7 +110,7 @@ class NameCache:
         return found
 
     def keep(self, ids: Mapping[str, str]) -> None:
-        """Cache the ids of strings."""
+        """Store the ids of strings in the cache."""
         if len(self._names) + len(self._ids) + len(ids) > _MAX_CACHED:
             self._names.clear()
             self._ids.clear()
@@ -119,13 +119,13 @@ class NameCache:
         self._names.update({text: (device_id, at) for text, device_id in ids.items() if text != device_id})
 
     def forget(self, name: str) -> None:
-        """Remove a name, so that it is looked up again."""
+        """Remove a name from the cache, so that it is looked up again."""
         self._names.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True)
 class LookupResult:
-    """The result for strings: ids, strings that match no device, and the devices of strings that match several."""
+    """The result of a lookup: the ids, the strings without a device, and the devices of each ambiguous string."""
 
     ids: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
@@ -133,13 +133,13 @@ class LookupResult:
 
 
 def known_id(argument: str, device: object) -> str | None:
-    """Return the id of a device if no request is needed; ``None`` for a string that may be an endpoint name.
+    """Return the id of a device if it is known without a request, or ``None`` for a possible endpoint name.
 
     Raises:
         TypeError: ``device`` is not a device.
     """
     if isinstance(device, str):
-        # An empty text counts as an id, which is rejected before anything is sent.
+        # An empty string counts as an id, which is rejected before any request is sent.
         return device if _ID.fullmatch(device) or not device else None
     own = own_id(device)
     if own is None:
@@ -152,22 +152,22 @@ def known_id(argument: str, device: object) -> str | None:
 def send_for(
     names: NameCache, device: DeviceLike, operation: Callable[[str], Operation[T]], *, refresh: bool
 ) -> Flow[T]:
-    """Send an operation about one device.
+    """Send an operation that concerns one device.
 
     Args:
-        names: The cache of names.
+        names: The cache of endpoint names.
         device: The device.
-        operation: Makes the operation for a device id.
-        refresh: Whether to look up a name even if it is cached.
+        operation: A function that returns the operation for a device id.
+        refresh: Whether to look up a name again even if it is cached.
 
     Raises:
         AmbiguousName: Several devices have this name.
         NotFound: The device does not exist.
         TypeError: ``device`` is not a device.
-        ValueError: An argument cannot be sent; the message names it.
+        ValueError: An argument is not valid and cannot be sent. The message contains its name.
     """
     if known_id("device_id", device) is None:
-        # Reject invalid arguments before the directory is queried.
+        # Check the arguments before the directory is queried.
         operation(ANY_ID)
     device_id = yield from id_of(names, device, refresh=refresh)
     try:
@@ -175,7 +175,7 @@ def send_for(
     except NotFound:
         if refresh or not isinstance(device, str) or device == device_id:
             raise
-        # The service may have been replaced since the name was cached.
+        # The service may have been replaced since the name was cached, so look it up again.
         names.forget(device)
         if (again := (yield from id_of(names, device))) == device_id:
             raise
@@ -183,10 +183,10 @@ def send_for(
 
 
 def send_to(device: DeviceLike, operation: Operation[T]) -> Flow[T]:
-    """Send an operation about a device. If the device does not exist, the error suggests similar names.
+    """Send an operation that concerns a device. If the device does not exist, the error suggests similar names.
 
     Raises:
-        AccessDenied: ``device`` may be a name, and this key has no access to the directory.
+        AccessDenied: ``device`` may be an endpoint name, and this key has no access to the directory.
         NotFound: The device does not exist.
     """
     try:
@@ -199,7 +199,7 @@ def send_to(device: DeviceLike, operation: Operation[T]) -> Flow[T]:
 
 
 def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Flow[str]:
-    """Return the id of one device.
+    """Return the id of a device.
 
     Raises:
         AmbiguousName: Several devices have this name.
@@ -212,7 +212,7 @@ def id_of(names: NameCache, device: DeviceLike, *, refresh: bool = False) -> Flo
 
 
 def require_known(device_ids: Sequence[str]) -> Flow[None]:
-    """Check that devices exist.
+    """Check that all of these devices exist.
 
     Raises:
         UnknownDevice: A device does not exist.
@@ -223,9 +223,9 @@ def require_known(device_ids: Sequence[str]) -> Flow[None]:
 
 
 def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Flow[list[str]]:
-    """Return the ids of devices, in their order; their names are looked up together.
+    """Return the ids of devices in the same order. All names are looked up together.
 
-    Errors as for :func:`id_of`, and:
+    This function raises the errors of :func:`id_of`, and:
 
     Raises:
         InvalidValue: A string is empty, or a row of a table has no device.
@@ -261,16 +261,16 @@ def devices_in(devices: DevicesLike, argument: str) -> list[DeviceLike]:
     """
     if is_table(devices):
         return [*ids_in(devices, argument)]
-    # A string and a device object are iterable, too.
+    # Strings and device objects are iterable, too, so they need this check.
     if isinstance(devices, str) or own_id(devices) is not None:
         raise TypeError(f"{argument} takes a list of device ids; write {argument}=[{devices!r}]")
     return list(devices)
 
 
 def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = True) -> Flow[LookupResult]:
-    """Look up strings in the directory.
+    """Look up strings as ids and endpoint names in the directory.
 
-    Without access to it, or if it cannot be searched by name, they count as ids.
+    If the key has no access to the directory, or the service cannot search by name, all strings count as ids.
     """
     sought = list(dict.fromkeys(texts))
     found = LookupResult(names.recall(sought, only_ids=refresh))
@@ -279,7 +279,8 @@ def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = Tru
         named = defaultdict(list)
         for device in (yield from devices_with("endpoint_name", sought)):
             named[device.endpoint_name].append(device)
-        # In a service whose ids have another form, a name could be the id of another device. The id takes precedence.
+        # In a service whose ids have another form, the name of one device could be the id of another. Ids take
+        # precedence.
         doubtful = [text for text in sought if not all(_ID.fullmatch(one.id) for one in named[text]) or not named[text]]
         identified = {device.id for device in (yield from devices_with("id", doubtful))}
     except (AccessDenied, BadRequest, NotFound, UnexpectedResponse):
@@ -300,7 +301,7 @@ def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = Tru
 
 
 def lookup_failures(found: LookupResult) -> Flow[dict[str, str]]:
-    """Return why strings match no single device, in words."""
+    """Return the reason in words for each string that does not match exactly one device."""
     reasons = {}
     if found.unknown:
         reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
@@ -308,17 +309,17 @@ def lookup_failures(found: LookupResult) -> Flow[dict[str, str]]:
 
 
 def describe_devices(several: Sequence[Device]) -> str:
-    """List devices with the same name: their ids and states."""
+    """List the ids and states of devices that have the same name."""
     return ", ".join(f"{visible(device.id)} ({visible(device.state)})" for device in several)
 
 
 def name_passed(device: DeviceLike, device_id: str) -> str | None:
-    """Return the endpoint name if a caller passed one for the device with this id; ``None`` for anything else."""
+    """Return the endpoint name that a caller passed for a device, or ``None`` if the caller passed something else."""
     return device if isinstance(device, str) and device != device_id else None
 
 
 def own_id(device: object) -> str | None:
-    """Return the id that an object has; ``None`` if it is not a device."""
+    """Return the id that an object contains, or ``None`` if the object does not represent a device."""
     of_device = getattr(device, "device_id", None)
     listed = getattr(device, "id", None) if hasattr(device, "endpoint_name") else None
     return next((one for one in (of_device, listed) if isinstance(one, str)), None)
@@ -329,7 +330,7 @@ def _of_several(name: str, several: Sequence[Device]) -> str:
 
 
 def _say_more(device: str, error: NotFound) -> Flow[None]:
-    """Raise a more helpful error, if there is one, for a string that was sent as an id and is unknown."""
+    """Raise a more helpful error, if there is one, for a string that was sent as an id but is unknown."""
     is_id = _ID.fullmatch(device) is not None
     try:
         namesakes = yield from devices_with("endpoint_name", [device])
@@ -340,8 +341,8 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
             f"looking up {device!r} in the directory requires this scope; pass the device's id, or use a key with this"
             " scope"
         )
-        raise  # the text may be a name, and this key has no access to names
-    # This search is optional: the original error is raised then.
+        raise  # the string may be a name, but this key has no access to names
+        # This search is only a help. If it fails, the original error is raised.
     except MirrorError:
         return
     if is_id and namesakes:
@@ -352,7 +353,7 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
 
 
 def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[UnknownDevice]:
-    """Return the error for strings that match no device. It lists the first strings, with similar known names."""
+    """Return the error for strings that match no device. It lists the first ones with similar known names."""
     reasons = yield from _search(texts[:_MAX_DESCRIBED], known)
     further = len(texts) - len(reasons)
     more = [f"and {further} more of {len(texts)} match no device"] if further else []
@@ -360,7 +361,7 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[Unknown
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
-    """Return in words why each of the strings matches no device. For the first strings, add similar known names."""
+    """Return the reason in words why each string matches no device, with similar known names for the first strings."""
 
     def find() -> dict[str, str]:
         reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}
@@ -382,7 +383,7 @@ def _endpoint_names() -> Flow[list[str]]:
 
 
 def devices_with(condition: str, texts: Sequence[str]) -> Flow[list[Device]]:
-    """Return the devices that match one of the strings in this condition."""
+    """Return the devices for which a field of the directory has one of these values."""
     listed: list[Device] = []
     for filters in _conditions(condition, texts):
         listed += yield from all_devices(filters)
@@ -390,11 +391,11 @@ def devices_with(condition: str, texts: Sequence[str]) -> Flow[list[Device]]:
 
 
 def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> Flow[list[Device]]:
-    """Return the devices that match the conditions, from all pages.
+    """Return the devices on all pages that match the conditions.
 
     Args:
         filters: The conditions.
-        at_most: After this many devices no further page is read.
+        at_most: The number of devices after which no further page is read.
     """
     listed: list[Device] = []
     pages = _operations.Pages()
@@ -409,12 +410,12 @@ def all_devices(filters: Mapping[str, object], *, at_most: float = math.inf) -> 
 
 
 def _conditions(condition: str, texts: Sequence[str]) -> Iterator[dict[str, object]]:
-    """Yield the conditions of each request, with as many strings as every part of the network accepts in a URL."""
+    """Yield the conditions of each request. Each URL stays short enough for all parts of the network."""
     part: list[str] = []
     length = 0
     for text in texts:
         size = len(quote(text, safe="")) + len("%2C")
-        # A comma separates texts on the wire, so a string with a comma needs a request of its own.
+        # On the wire, commas separate strings, so a string that contains a comma needs a request of its own.
         if part and ("," in text or "," in part[0] or length + size > _LONGEST_QUERY):
             yield _condition(condition, part)
             part, length = [], 0

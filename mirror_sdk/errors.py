@@ -1,4 +1,4 @@
-"""Every error and warning of this package.
+"""All errors and warnings of this package.
 
 Exceptions::
 
@@ -39,16 +39,16 @@ Exceptions::
           x ExecuteRejected
         x DeviceUnavailable
 
-A ``+`` marks a class with subclasses. Some classes have a second parent:
+A ``+`` marks a class with subclasses. Some classes also have a second base class:
 
-- ``NoSuchResource`` and ``ResourceNotFound`` are also an ``UnknownResource``. To handle a missing resource in one
-  place, catch ``UnknownResource``. Calls that list or end subscriptions do not raise it, because they also accept
+- ``NoSuchResource`` and ``ResourceNotFound`` are also subclasses of ``UnknownResource``. Catch ``UnknownResource`` to
+  handle all kinds of missing resources. Calls that list or end subscriptions do not raise it, because they accept
   resources that the device does not have.
-- ``InvalidValue`` and ``AmbiguousName`` are also a ``ValueError``.
-- ``UnknownResource`` is also a ``KeyError``.
-- ``CallTimeout`` and ``WaitTimeout`` are also a ``TimeoutError``.
+- ``InvalidValue`` and ``AmbiguousName`` are also subclasses of ``ValueError``.
+- ``UnknownResource`` is also a subclass of ``KeyError``.
+- ``CallTimeout`` and ``WaitTimeout`` are also subclasses of ``TimeoutError``.
 
-``mirror help client`` shows web applications that report these errors to their users.
+``mirror help client`` contains web applications that report these errors to their users.
 
 Warnings::
 
@@ -92,18 +92,18 @@ class ConfigError(MirrorError):
 
 
 class ClientClosed(MirrorError):
-    """The client was closed by ``close()`` or at the end of its ``with`` block. Make a new client."""
+    """The client was closed by ``close()`` or at the end of its ``with`` block. Create a new client."""
 
 
 class UnknownResource(MirrorError, KeyError):
     """The device does not have this resource.
 
-    The message lists similar paths if the error comes from a device object or from ``explain``. If the service reports
+    If the error comes from a device object or from ``explain``, the message lists similar paths. If the service reports
     the error, it is a :class:`NoSuchResource`. If the device reports it, it is a :class:`ResourceNotFound`.
     """
 
     def __str__(self) -> str:
-        # A KeyError would show its message in quotes.
+        # The method of KeyError would put the message in quotes.
         return str(self.args[0])
 
 
@@ -112,22 +112,22 @@ class AmbiguousName(MirrorError, ValueError):
 
 
 class RecordingDamaged(MirrorError):
-    """A file of a recording was changed or damaged. The message names the file."""
+    """A file of a recording was changed or damaged. The message contains the name of the file."""
 
 
 class CassetteDamaged(MirrorError):
-    """A file is not a cassette, or the cassette was changed or damaged. The message names the file."""
+    """A file is not a cassette, or the cassette was changed or damaged. The message contains the name of the file."""
 
 
 class NotRecorded(MirrorError):
-    """The cassette has no response to this request, because the request was not sent during the recording.
+    """The cassette has no response to this request, because the request was not sent while it was recorded.
 
-    The message names the cassette and the request.
+    The message contains the name of the cassette and the request.
     """
 
 
 class InvalidValue(MirrorError, ValueError):
-    """An argument is invalid, and nothing was sent. The message names the argument and the valid values."""
+    """An argument is not valid, and no request was sent. The message describes the valid values."""
 
 
 class ConnectionFailed(MirrorError):
@@ -135,7 +135,8 @@ class ConnectionFailed(MirrorError):
 
     Attributes:
         attempts: How many times the request was sent.
-        was_sent: Whether the last request may have reached the service. If so, the service may have acted on it.
+        was_sent: Whether the last request may have reached the service. In this case, the service may have processed
+            it.
     """
 
     attempts: int = 1
@@ -148,14 +149,15 @@ class ConnectionFailed(MirrorError):
 class CallTimeout(ConnectionFailed, TimeoutError):
     """The call took longer than its ``timeout``, which includes all attempts and pages.
 
-    It is unknown whether the service acted. You can send a device request again with the same async-id.
+    It is unknown whether the service processed the request. You can safely send a device request again with the same
+    async-id.
     """
 
 
 class UnexpectedResponse(MirrorError):
     """The response is not a valid response of this service.
 
-    Usually ``base_url`` points to another program; check it.
+    Usually ``base_url`` is the address of another program, so check it.
     """
 
 
@@ -167,15 +169,16 @@ class APIError(MirrorError):
     """The service rejected a request.
 
     Attributes:
-        status: HTTP status.
-        type: The kind of error in one word, for example ``not_found``.
-        reason: The error code of the public API, for example ``QUEUE_IS_FULL``; ``None`` if there is none.
+        status: The HTTP status code.
+        type: The kind of error in one word, such as ``not_found``.
+        reason: The error code of the public API, such as ``QUEUE_IS_FULL``, or ``None`` if there is no code.
         message: The service's description of the problem and of the next step.
-        fields: The invalid fields, each with a description of its problem.
-        request_id: The id of this request in the service's log; ``None`` if the service did not send it.
-        retry_after_seconds: Seconds to wait before the next attempt; ``None`` if the service did not send this time.
+        fields: The invalid fields of the request, each with a description of the problem.
+        request_id: The id of this request in the service's log, or ``None`` if the service did not send an id.
+        retry_after_seconds: The time in seconds to wait before the next attempt, or ``None`` if the service did not
+            send it.
         attempts: How many times the request was sent.
-        hint: Another possible reason, which only the client knows; empty if there is none.
+        hint: A possible reason that only the client knows. It is empty if there is no such reason.
     """
 
     attempts: int = 1
@@ -198,14 +201,14 @@ class APIError(MirrorError):
 
 
 class BadRequest(APIError):
-    """400: the request is invalid. ``fields`` lists the invalid parts."""
+    """400: the request is not valid. ``fields`` lists the invalid parts."""
 
 
 class NoSuchResource(BadRequest, UnknownResource):
     """400 with the reason ``RESOURCE_NOT_FOUND``: the service does not know this resource of the device."""
 
     def __str__(self) -> str:
-        # The service names its route. The method of the client does the same.
+        # The message contains the HTTP route to list resources, which is replaced by the corresponding client method.
         return _LISTING.sub(r"client.devices.resources('\1') lists", super().__str__())
 
 
@@ -216,7 +219,7 @@ class BeforeHistory(BadRequest):
 
     @property
     def oldest_at(self) -> datetime | None:
-        """The start of the stored history; ``None`` if the service does not return it."""
+        """The start of the stored history, or ``None`` if the service did not return it."""
         body: ErrorBody = self.args[1]
         try:
             return wire_history.BeforeHistoryBody.model_validate(body.model_dump()).oldest_at
@@ -229,11 +232,11 @@ class AuthenticationError(APIError):
 
 
 class AccessDenied(APIError):
-    """403: the access key lacks the scope that this call requires."""
+    """403: the access key does not have the scope that this call requires."""
 
 
 class NotFound(APIError):
-    """404: the device, or the requested object, does not exist."""
+    """404: the device or another requested object does not exist."""
 
 
 class UnknownDevice(NotFound):
@@ -257,38 +260,40 @@ class ChannelGone(APIError):
 
 
 class PreconditionFailed(APIError):
-    """412: the object has changed since you read it, so the service did not apply the change.
+    """412: the object has changed since you read it, so the service did not apply your change.
 
     Read the object again and repeat the call.
 
     Attributes:
-        resource: For a write with ``if_match``, the current state of the resource. If you still want to write, pass
-            ``if_match=error.resource``. It is ``None`` if the service does not return the resource.
+        resource: The current state of the resource, after a write with ``if_match``. To write anyway, pass
+            ``if_match=error.resource``. The attribute is ``None`` if the service does not return the resource.
     """
 
     resource: Resource | None = None
 
 
 class LimitExceeded(APIError):
-    """429: a limit was reached. For example, the queue of a device is full (``reason`` is ``QUEUE_IS_FULL``)."""
+    """429: a limit was reached. For example, the queue of a device is full if ``reason`` is ``QUEUE_IS_FULL``."""
 
 
 class ServerError(APIError):
-    """5xx: the service itself failed. The same request may succeed later."""
+    """5xx: the service failed while it processed the request. The same request may succeed later."""
 
 
 class DeviceRequestFailed(MirrorError):
     """The service accepted a device request, but the request failed later.
 
     Attributes:
-        category: The cause in one word, such as ``TIMEOUT``. A newer service may send unknown words.
-        status: Status code of the async response.
-        device_id: The device.
+        category: The cause in one word, such as ``TIMEOUT``. A newer service may send words that this version does not
+            know.
+        status: The status code of the async response.
+        device_id: The id of the device.
         path: The resource path.
-        async_id: The id of the request and its async response.
-        method: ``GET`` for a read, ``PUT`` for a write and ``POST`` for an execution; ``None`` if unknown.
-        device_name: The endpoint name that the caller passed; ``None`` if the caller passed an id.
-        hint: What to do next.
+        async_id: The async-id of the request and its response.
+        method: The kind of the request: ``GET`` is a read, ``PUT`` a write and ``POST`` an execution. It is ``None`` if
+            unknown.
+        device_name: The endpoint name that the caller passed, or ``None`` if the caller passed an id.
+        hint: A description of what to do next.
     """
 
     def __init__(
@@ -319,8 +324,8 @@ class DeviceRequestFailed(MirrorError):
 class RequestExpired(DeviceRequestFailed):
     """The service could not deliver the request within ``expiry_seconds``.
 
-    Either the device was not connected, or it was still processing an earlier request. A device gets one request at a
-    time.
+    Either the device was not connected, or it was still processing an earlier request. The service sends a device only
+    one request at a time.
     """
 
 
@@ -329,7 +334,7 @@ class ResourceNotFound(DeviceRequestFailed, UnknownResource):
 
 
 class DeviceRequestRejected(DeviceRequestFailed):
-    """The device rejected a read, a write or an execution, and nothing changed; ``category`` is the reason."""
+    """The device rejected a read, a write or an execution, and nothing changed. ``category`` is the reason."""
 
 
 class ReadRejected(DeviceRequestRejected):
@@ -356,15 +361,15 @@ class GapWarning(UserWarning):
 
 
 class CompatibilityWarning(UserWarning):
-    """The service sent something that this version does not know. The client kept it without interpreting it."""
+    """The service sent data that this version does not know. The client stored it without interpreting it."""
 
 
 class SnapshotWarning(UserWarning):
-    """A snapshot was not taken as requested: it was read device by device, or in full instead of only the changes."""
+    """A snapshot was read device by device, or in full instead of only the changes, so it is not as requested."""
 
 
 class NotSubscribedWarning(UserWarning):
-    """A path to record has no rule and no subscription with this access key, so its values do not arrive."""
+    """No rule and no subscription of this access key covers a path to record, so its values do not arrive."""
 
 
 class EmptyTableWarning(UserWarning):
@@ -372,9 +377,10 @@ class EmptyTableWarning(UserWarning):
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource have several units, or the unit of some of them is unknown.
+    """The numbers of a resource have several units, or the unit of some of the numbers is unknown.
 
-    A device can change the unit in resource 5701. The unit before the first value of that resource is unknown.
+    A device reports its unit in resource 5701, and can change it. Before the first value of that resource, the unit is
+    unknown.
     """
 
 
@@ -383,12 +389,12 @@ def _after(attempts: int) -> str:
 
 
 def device_text(device_id: str, name: str | None) -> str:
-    """Return the id of a device for a message, after the name that the caller passed for it."""
+    """Return a device id for a message, in parentheses after the name if the caller passed one."""
     return device_id if name is None else f"{visible_line(name)} ({device_id})"
 
 
 def failure_reason(category: str, method: Method | None) -> str:
-    """Describe why a device request failed and what to do next, by its category and method."""
+    """Describe the reason why a device request failed, and what to do next, from its category and method."""
     unknown = "the operator of the device may know what this category means"
     return _OTHER_HINTS.get((category, method)) or CATEGORY_HINTS.get(category, unknown)
 
@@ -409,7 +415,7 @@ CATEGORY_HINTS = {
     "NOT_CONNECTED": "the connection to the device was lost; read the resource to see whether the device acted",
     "TIMEOUT": "the device did not respond in time; read the resource to see whether it acted",
 }
-"""The next step for each category of a failed device request, worded for a write."""
+"""The reason and the next step for each category of a failed write, and of other requests if nothing else is listed."""
 
 _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("METHOD_NOT_ALLOWED", "GET"): "the resource cannot be read; it may be executable or write-only",
@@ -425,7 +431,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
 }
-"""The same for reads and executions, where they need other words."""
+"""The reason and the next step for reads and executions, for which the text for writes does not fit."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
 _LISTING = re.compile(r"\bGET /v2/endpoints/(\w+) lists")
@@ -468,11 +474,11 @@ _REJECTED: dict[Method | None, type[DeviceRequestRejected]] = {
 }
 
 UNCERTAIN_CATEGORIES = frozenset(category for category, kind in _BY_CATEGORY.items() if kind is DeviceUnavailable)
-"""Categories of failures after which it is unknown whether the device acted."""
+"""Categories of failures after which it is unknown whether the device executed the request."""
 
 
 def api_error(status: int, body: ErrorBody, retry_after_seconds: float | None = None) -> APIError:
-    """Return the error for a response with this status; a 4xx without its own class is a plain ``APIError``."""
+    """Return the error for a response with this status. A 4xx status without a class of its own is an ``APIError``."""
     kind = ServerError if status >= 500 else _BY_STATUS.get(status, APIError)
     kind = _BY_REASON.get((kind, body.reason), kind)
     return kind(status, body, retry_after_seconds)
@@ -488,7 +494,7 @@ def device_request_failed(
     method: Method | None = None,
     device_name: str | None = None,
 ) -> DeviceRequestFailed:
-    """Return the error for an async response; a category without a class is a plain ``DeviceRequestFailed``."""
+    """Return the error for an async response. A category without a class of its own is a ``DeviceRequestFailed``."""
     kind = _BY_CATEGORY.get(category, DeviceRequestFailed)
     if kind is DeviceRequestRejected:
         kind = _REJECTED.get(method, DeviceRequestRejected)

@@ -1,4 +1,4 @@
-"""Events of devices: one :class:`Event` for each entry of the notification log."""
+"""Events of devices. Each entry of the notification log is one :class:`Event`."""
 
 from __future__ import annotations
 
@@ -37,28 +37,30 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Event(JsonForm):
-    """One entry of the notification log. Attributes that do not apply to its kind are ``None``.
+    """One entry of the notification log. Attributes that do not apply to the kind of the event are ``None``.
 
     Attributes:
         kind: The kind of the event.
-        received_at: When this client received it, by the local clock. All other times come from the clock of the device
-            or the service.
-        seq: The number of the entry in the log, which increases. For a gap it is the last missing number. A service may
-            number only the last entry of a message; the events of that message are then sorted by kind.
+        received_at: The time at which this client received the event, by the local clock. All other times come from the
+            clock of the device or the service.
+        seq: The number of the entry in the log. Later entries have larger numbers. For a gap, it is the last missing
+            number. A service may number only the last entry of a message. The events of that message are then sorted by
+            kind.
         first_seq: The first missing number of a gap.
         device_id: The id of the device.
         endpoint_name: The endpoint name of the device.
-        path: The resource path. For an async response, the path of its request.
-        unit: The declared unit of the number. The device may report another unit in resource 5701. Its device object
-            has that unit, and so have the tables of ``client.notifications.events_frame`` and of recordings.
+        path: The resource path. For an async response, it is the path of the request.
+        unit: The declared unit of the number. The device may report another unit in resource 5701, which is in its
+            device object, in the tables of ``client.notifications.events_frame`` and in recordings.
         value: The new value of an observation, or the value in a response. If the service does not send the path of an
             async response, a string is not decoded.
-        changed_at: When the value changed, according to the device. For other kinds, when the event happened.
+        changed_at: The time at which the value changed, according to the device. For other kinds, it is the time of the
+            event.
         async_id: The async-id of the request that a response belongs to.
         status: The status of an async response.
-        category: The cause if the device request failed.
-        uid: A unique id of the entry. It is the same each time the entry is read.
-        content: The complete entry, as the service sent it.
+        category: The cause of the failure if the device request failed.
+        uid: A unique id of the entry, which is the same each time the entry is read.
+        content: The complete entry as the service sent it.
     """
 
     kind: EventKind
@@ -95,7 +97,7 @@ _KINDS = {
 
 
 def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
-    """Yield the events of a batch. A gap comes first, because the lost entries were before the others."""
+    """Yield the events of a batch. A gap is first, because the lost entries were before the entries of the batch."""
     if batch.gap is not None:
         yield _of_gap(batch.gap, received_at)
     for entry in batch.entries:
@@ -103,19 +105,19 @@ def read_events(batch: Batch, received_at: datetime) -> Iterator[Event]:
 
 
 def read_positions(batch: Batch, position: int | None, received_at: datetime) -> Iterator[tuple[Event, int | None]]:
-    """Yield the events of a batch, each with the position to continue from after it.
+    """Yield each event of a batch with the position at which a reader continues after the event.
 
-    If the service does not number its entries, only the last event advances the position. A reader that stops in
-    between reads the batch again, so that it loses no event.
+    If the service does not number the entries, only the last event of a batch advances the position. A reader that
+    stops earlier reads the batch again, so it loses no event.
 
     Args:
         batch: The batch.
         position: The position before the batch.
-        received_at: When the batch was received.
+        received_at: The time at which the batch was received.
     """
     if batch.gap is not None:
         last = batch.gap.last_seq
-        # A gap that does not end right before the batch says nothing about the next position.
+        # A gap that does not end directly before the batch does not determine the next position.
         position = last if last is not None and (position or 0) < last <= (batch.seq or last) else position
         yield _of_gap(batch.gap, received_at), position
     for entry, following in pairwise(chain(batch.entries, [None])):
@@ -126,12 +128,12 @@ def read_positions(batch: Batch, position: int | None, received_at: datetime) ->
 
 
 def every_event(_: Event) -> bool:
-    """Match every event."""
+    """Return ``True`` for every event, as a filter that accepts all events."""
     return True
 
 
 def unreadable_keys(events: Iterable[Event]) -> set[str]:
-    """Return the names of the lists in which an entry could not be read."""
+    """Return the names of the lists of a message in which an entry could not be read."""
     return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
@@ -139,12 +141,13 @@ def event_filter(paths: Collection[str] | None, devices: Collection[str] | None)
     """Return a function that checks whether an event matches. Gaps and unknown entries always match.
 
     Args:
-        paths: Path patterns (``/3303/*``). With them, only observations of these paths match.
-        devices: Device ids. With them, only events of these devices match, including responses.
+        paths: Patterns for the resource paths, such as ``/3303/*``. If they are passed, only observations of these
+            paths match.
+        devices: Device ids. If they are passed, only events of these devices match, including responses.
 
     Raises:
-        TypeError: A single string was passed instead of a list, or something that is not a string.
-        InvalidValue: A pattern can match no path.
+        TypeError: A string was passed instead of a list, or the list contains objects that are not strings.
+        InvalidValue: A pattern cannot match any path.
     """
     for name, texts in (("paths", paths), ("devices", devices)):
         if isinstance(texts, str):
@@ -213,10 +216,10 @@ def utc_now() -> datetime:
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """Return the instant of a ``timestamp`` of the wire. ``None`` if it contains no instant."""
+    """Return the time of a ``timestamp`` of the wire, or ``None`` if the entry has no timestamp."""
     if milliseconds is None:
         return None
     try:
         return _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:  # a device's clock may have any time; its events must still be readable
+    except OverflowError:  # the clock of a device may be wrong, but its events must still be readable
         return None

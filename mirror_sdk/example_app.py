@@ -9,18 +9,18 @@ missing:
 variable                    meaning
 ==========================  ========================================================================================
 API_KEY                     access key
-API_HOST                    address of the service; that of a local ``mirror-server demo`` or ``run`` by default
-LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, the default, a webhook
-APP_HOST                    public address of this application, such as ``https://app.example.com``; for a webhook
-APP_LISTEN_HOST             host to listen on for the webhook's calls; ``127.0.0.1`` by default
-APP_LISTEN_PORT             port to listen on; by default the port in ``APP_HOST``
-DEVICE_ID                   ids of devices, separated by commas; ``*``, the default, for all
-RESOURCE                    resource paths, separated by commas; ``/3303/*`` by default
+API_HOST                    address of the service; the default is a local ``mirror-server demo`` or ``run``
+LONG_POLLING_ENABLED        ``true`` uses long polling; ``false``, which is the default, uses a webhook
+APP_HOST                    public address of this application for a webhook, such as ``https://app.example.com``
+APP_LISTEN_HOST             host to listen on for the webhook's calls; the default is ``127.0.0.1``
+APP_LISTEN_PORT             port to listen on; the default is the port in ``APP_HOST``
+DEVICE_ID                   ids of devices, separated by commas; the default is ``*`` for all devices
+RESOURCE                    resource paths, separated by commas; the default is ``/3303/*``
 ==========================  ========================================================================================
 
 The service calls ``APP_HOST`` with ``/callback`` appended. A proxy at that address may forward the calls to this
-application. When the application stops, it removes its webhook, its rules and the subscriptions from these rules. Other
-rules of the same key stay.
+application. When the application stops, it removes its webhook, its rules, and the subscriptions that its rules
+created. Other rules of the same access key stay.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class WebhookAddress(NamedTuple):
 
 
 def run(environ: Mapping[str, str]) -> None:
-    """Subscribe, and print every observation until interrupted.
+    """Subscribe to the resources, and print every observation until the program is interrupted.
 
     Raises:
-        ConfigError: A variable is missing or invalid.
+        ConfigError: A variable is missing or not valid.
         MirrorError: The service rejects a request.
     """
     with listening(environ) as events:
@@ -77,10 +77,10 @@ def run(environ: Mapping[str, str]) -> None:
 
 @contextmanager
 def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
-    """Return the events of the application. The resources are subscribed for the duration of the block.
+    """Return the events of the application, which is subscribed to the resources within the ``with`` block.
 
     Raises:
-        ConfigError: A variable is missing or invalid.
+        ConfigError: A variable is missing or not valid.
         MirrorError: The service rejects a request.
     """
     polls = _read_boolean(environ, "LONG_POLLING_ENABLED")
@@ -90,31 +90,31 @@ def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
     with MirrorClient.from_env(base_url=host, api_key=key) as client, ExitStack() as stack:
         if address is not None:
             stack.enter_context(_webhook(client, address))
-        # Without a time limit: a value after a quiet week is printed too.
+        # Without a timeout, so that values are also printed after a long pause.
         events = client.events(timeout=math.inf)
-        # After the events are open, so that the first values are among them.
+        # After the iterator has its position, so that it includes the first values.
         stack.enter_context(_subscribed(client, rules))
         click.echo(f"listening by {'long polling' if polls else 'webhook'}")
         yield events
 
 
 def presubscriptions(device_ids: str, paths: str) -> list[dict[str, object]]:
-    """Return the rules that subscribe these resources of these devices; both are lists separated by commas."""
+    """Return the rules for these resources of these devices. Both arguments are lists separated by commas."""
     listed = [path.strip() for path in paths.split(",") if path.strip()]
     named = [device_id.strip() for device_id in device_ids.split(",") if device_id.strip()]
     return [{"endpoint_name": device_id, "resource_path": listed} for device_id in named or ["*"]]
 
 
 def read_webhook_address(environ: Mapping[str, str]) -> WebhookAddress:
-    """Return the addresses of the webhook.
+    """Return the URL of the webhook, and the host and port on which this application listens.
 
     Raises:
-        ConfigError: A variable is missing or invalid; the message names it.
+        ConfigError: A variable is missing or not valid. The message contains its name.
     """
     text = environ.get("APP_HOST", "").strip()
     if not text:
         raise ConfigError(f"APP_HOST is missing: the public address of this application, like {_EXAMPLE}")
-    address = read_base_url(text, "APP_HOST", _EXAMPLE)  # without the port, where it is that of the scheme
+    address = read_base_url(text, "APP_HOST", _EXAMPLE)  # omits the default port of the scheme
     port = environ.get("APP_LISTEN_PORT", "").strip() or urlsplit(text if "://" in text else f"//{text}").port
     if port is None:
         raise ConfigError(
@@ -137,7 +137,7 @@ def _webhook(client: MirrorClient, address: WebhookAddress) -> Iterator[None]:
 
 
 def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
-    """Register the webhook, in place of a poll channel that the key may still have."""
+    """Register the webhook. If the key has a poll channel, delete the channel first."""
     try:
         client.notifications.use_webhook(receiver)
     except BadRequest as error:
@@ -152,8 +152,8 @@ def _register(client: MirrorClient, receiver: WebhookReceiver) -> None:
 
 @contextmanager
 def _subscribed(client: MirrorClient, rules: Sequence[PresubscriptionRule]) -> Iterator[None]:
-    """Add these rules to the rules of the key. At the end, remove them and the subscriptions that they made."""
-    # These include a rule that a killed run could not remove.
+    """Add these rules to those of the key. At the end, remove them and the subscriptions that they created."""
+    # The list includes rules that an earlier run did not remove because it was killed.
     client.subscriptions.rules.add(rules, apply_now=True)
     try:
         yield
@@ -197,7 +197,7 @@ def _read_boolean(environ: Mapping[str, str], name: str) -> bool:
     return _WORDS[word]
 
 
-# Keep the lines of the table, instead of filling them up to the width of the terminal.
+# Keep the lines of the table, which click would otherwise join and wrap at the width of the terminal.
 _HELP = __doc__.replace("\n\n===", "\n\n\b\n===").replace("``", "")
 
 
@@ -207,7 +207,7 @@ def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 @click.command(help=_HELP)
 def main() -> None:
-    """Run until Ctrl-C or SIGTERM."""
+    """Run the application until Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, _stop)
     try:
         run(os.environ)

@@ -1,4 +1,4 @@
-"""The notebooks of this package, and the mirror they work with."""
+"""Functions for the notebooks of this package, and the mirror that they use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _INSTALLED = Path(__file__).parent / "_notebooks"
 _CHECKOUT = Path(__file__).parent.parent / "notebooks"
 
 _GRAY = "#797979"
-"""Equal contrast (4.3:1) to white and to JupyterLab's #111111. No color reaches 4.5:1 on both."""
+"""A gray with the same contrast (4.3:1) to white and to JupyterLab's #111111. No color has 4.5:1 to both."""
 
 _COLORS = ["#3b82d4", "#c8691c", "#35914d", "#dc4a44", "#a862c6", "#9c7350", "#d0508c", _GRAY, "#85851c", "#1f8f9f"]
-"""Hues in matplotlib's own order, each at least 3:1 on white and on #111111."""
+"""Colors in the order of matplotlib's default hues. Each has a contrast of at least 3:1 to white and to #111111."""
 
 
 def list_notebooks() -> list[Path]:
-    """Return the notebooks in reading order."""
+    """Return the files of the notebooks in reading order."""
     folder = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
     return sorted(folder.glob("[0-9][0-9]_*.ipynb"))
 
@@ -40,10 +40,10 @@ def list_notebooks() -> list[Path]:
 def copy(folder: Path | str = "mirror-notebooks") -> list[Path]:
     """Copy the notebooks to a folder, which is created if necessary.
 
-    A notebook that exists there stays as it is, because it may contain the user's work.
+    A notebook that already exists in the folder is not replaced, because it may contain the user's work.
 
     Returns:
-        The notebooks in the folder, in their order.
+        The notebooks in the folder, in reading order.
     """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -56,16 +56,17 @@ def copy(folder: Path | str = "mirror-notebooks") -> list[Path]:
 
 
 def connect() -> MirrorClient:
-    """Return a client of the mirror at ``API_HOST``, with the key ``API_KEY``; without one, start a mirror here.
+    """Return a client of the mirror at ``API_HOST`` with the key ``API_KEY``, or start a mirror if none is running.
 
     A mirror is started if ``API_HOST`` is not set, or if it is an address of this machine at which nothing responds. A
-    printed line reports this. The mirror has twelve simulated devices and ends with this program; until then
-    ``API_HOST`` and ``API_KEY`` of this program refer to it, for other clients. If ``API_HOST`` is another machine that
-    does not respond, no mirror is started, because requests meant for real devices must not reach simulated ones. The
-    first call then raises :class:`ConnectionFailed`.
+    line is printed in this case. The mirror has twelve simulated devices and ends with this program. Until then,
+    ``API_HOST`` and ``API_KEY`` of this program contain its address and key, so that other clients use it, too.
+
+    If ``API_HOST`` is another machine that does not respond, no mirror is started, because requests for real devices
+    must not reach simulated ones. The first call then raises :class:`ConnectionFailed`.
 
     Raises:
-        ConfigError: ``API_HOST`` or ``API_KEY`` is invalid.
+        ConfigError: ``API_HOST`` or ``API_KEY`` is not valid.
         DemoError: The mirror is not installed, or does not start.
     """
     if os.environ.get(HOST_VARIABLE):
@@ -79,8 +80,8 @@ def connect() -> MirrorClient:
 def start_mirror_with_coap() -> DemoServer:
     """Start a mirror for this program that real devices on this machine can reach over CoAP.
 
-    It has no simulated devices. Its time stands still until a :class:`Simulator` advances it. It stops when you close
-    it or when this program ends.
+    The mirror has no simulated devices. Its clock stands still until a :class:`Simulator` advances it. It stops when
+    you close it or when this program ends.
 
     Raises:
         DemoError: The mirror is not installed, or does not start.
@@ -91,17 +92,17 @@ def start_mirror_with_coap() -> DemoServer:
 
 
 def style_plots() -> None:
-    """Style matplotlib's plots of this program for light and dark pages: no background, medium colors.
+    """Style the plots of matplotlib for light and dark pages, with no background and medium colors.
 
-    The colors ``C0`` to ``C9`` are blue, orange, green, red, purple, brown, pink, gray, olive and cyan; ``C7`` is the
-    color of the text.
+    The colors ``C0`` to ``C9`` are blue, orange, green, red, purple, brown, pink, gray, olive and cyan. The text has
+    the color ``C7``.
 
     Raises:
         ImportError: matplotlib is not installed.
 
     >>> examples.style_plots()
     """
-    from matplotlib import style  # an extra, and slow to import
+    from matplotlib import style  # an optional package that is slow to import
 
     texts = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _GRAY)
     style.use(
@@ -120,24 +121,24 @@ def style_plots() -> None:
     if "ipykernel" in sys.modules:
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-        # JupyterLab gives a figure without a background a white one.
+        # Without this setting, JupyterLab adds a white background to the figure.
         set_matplotlib_formats("png", facecolor="none")  # type: ignore[no-untyped-call]
 
 
 def start_over(client: MirrorClient) -> Simulator:
-    """Reset the simulated devices, so that notebooks can be run again in any order.
+    """Reset the simulated devices, so that notebooks can be run again and in any order.
 
-    Reconnect each simulated device and remove its latency and response mode; deregistered devices stay deregistered.
-    Delete all presubscription rules and subscriptions of the access key. This includes the rules of other programs with
-    this key. Keep the values and the clock.
+    This connects all simulated devices, and removes their latency and response mode. Deregistered devices stay
+    deregistered. It also deletes all presubscription rules and subscriptions of the access key, including those of
+    other programs with this key. The values and the clock stay as they are.
 
     Returns:
-        The simulator of the devices.
+        The simulator of these devices.
 
     Raises:
-        AccessDenied: The key lacks the scope ``admin``.
-        NotFound: The service has no simulated devices; nothing was changed.
-        DemoError: The simulated devices run in real time, which a notebook cannot advance; nothing was changed.
+        AccessDenied: The key does not have the scope ``admin``.
+        NotFound: The service has no simulated devices. Nothing was changed.
+        DemoError: The simulated devices run in real time, which a notebook cannot advance. Nothing was changed.
 
     >>> simulator.set_response_mode(light, "reject")
     >>> simulator = examples.start_over(client)
@@ -168,14 +169,14 @@ def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> 
 
     Args:
         simulator: The simulator.
-        devices: The arguments of ``simulator.add_device`` for each. An existing device keeps its type, gets the values,
-            and registers again.
+        devices: The arguments of ``simulator.add_device`` for each device. An existing device keeps its type, gets the
+            new values, and registers again.
 
     Returns:
-        Endpoint name -> device id.
+        The device ids by endpoint name.
 
     Raises:
-        ValueError: A device is invalid; the message says why.
+        ValueError: A device is not valid. The message contains the reason.
 
     >>> fan = {"endpoint_name": "fan-01", "resources": [{"path": "/3306/0/5850", "value": "0", "writable": True}]}
     >>> ids = examples.have_devices(simulator, [fan])
@@ -195,16 +196,16 @@ def have_devices(simulator: Simulator, devices: Iterable[Mapping[str, Any]]) -> 
 
 
 def advance_to(simulator: Simulator, hour: int, *, tz: str = "UTC", weekdays: Collection[int] = range(7)) -> datetime:
-    """Advance the time to this hour on one of these weekdays; do nothing if it is that time already.
+    """Advance the clock to this hour on one of these weekdays. Do nothing if this is already the current hour.
 
     Args:
-        simulator: The simulator, with a manual clock.
-        hour: The hour of the day, 0 to 23.
+        simulator: A simulator with a manual clock.
+        hour: The hour of the day, from 0 to 23.
         tz: The time zone of the hour and the weekdays.
-        weekdays: From 0, Monday, to 6.
+        weekdays: The weekdays, from 0 for Monday to 6.
 
     Returns:
-        The new time of the service, in UTC.
+        The new time of the service in UTC.
 
     >>> print(examples.advance_to(simulator, 12))
     2026-01-05 12:00:00+00:00

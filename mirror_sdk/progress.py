@@ -1,4 +1,4 @@
-"""Progress bars for long operations. One switch turns all bars on or off."""
+"""Progress bars for long operations, and one switch for all of them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _is_hidden: ContextVar[bool] = ContextVar("is_hidden", default=False)
 
 
 def show_progress(enabled: bool | None) -> None:
-    """Turn progress bars on or off; ``None``, the default, shows them in a terminal and in a notebook."""
-    global _switch  # noqa: PLW0603 - it is one switch for the whole process
+    """Turn progress bars on or off. ``None``, which is the default, shows them in terminals and notebooks."""
+    global _switch  # noqa: PLW0603 - one switch for the whole process
     _switch = enabled
 
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """Hide progress bars within this block, in the current thread or task only."""
+    """Hide progress bars within a ``with`` block, in the current thread or task only."""
     token = _is_hidden.set(True)
     try:
         yield
@@ -31,22 +31,22 @@ def without_progress() -> Iterator[None]:
 
 
 class ProgressBar(Protocol):
-    """A progress bar."""
+    """A progress bar that can be advanced."""
 
     def update(self, steps: int = 1, /) -> object:
-        """Advance by a number of steps."""
+        """Advance the bar by a number of steps."""
 
 
 class _NoBar:
     def update(self, steps: int = 1, /) -> None:
-        """Do nothing."""
+        """Do nothing, because the bar is hidden."""
 
 
 def progress_bar(total: int, label: str) -> AbstractContextManager[ProgressBar]:
-    """Return a ``tqdm`` bar for a ``with`` statement, or one that is not shown."""
+    """Return a context manager with a ``tqdm`` bar, or with a hidden bar that does nothing."""
     if not _is_visible():
         return nullcontext(_NoBar())
-    import_locked("tqdm.auto")  # an extra, and slow to import
+    import_locked("tqdm.auto")  # an optional package that is slow to import
     from tqdm.auto import tqdm
 
     bar: AbstractContextManager[ProgressBar] = tqdm(total=total, desc=label, leave=False)
@@ -61,8 +61,8 @@ def _is_visible() -> bool:
 
 def _has_viewer() -> bool:
     ipython = sys.modules.get("IPython")
-    # The output of a kernel is not a terminal, but it is shown to a user.
+    # The output of a notebook kernel is not a terminal, but a user sees it.
     return hasattr(ipython and ipython.get_ipython(), "kernel") or (
-        # A program without a console has no standard error.
+        # A program without a console has no stderr.
         sys.stderr is not None and sys.stderr.isatty()
     )

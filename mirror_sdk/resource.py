@@ -18,11 +18,12 @@ class ReportedValue(JsonForm):
 
     Attributes:
         value: The value.
-        reported_at: When the mirror received it.
-        expires_at: The time up to which the value is fresh; ``None`` if the device sent no expiry.
-        origin: ``read``, ``subscription`` or ``auto_observation``; ``None`` if the service does not return it.
-        revision: The number of the change in the mirror that stored the value; ``None`` if the service does not return
-            it.
+        reported_at: The time at which the mirror received the value.
+        expires_at: The time until which the value is fresh, or ``None`` if the device sent no expiry.
+        origin: The reason why the device sent the value: ``read``, ``subscription`` or ``auto_observation``. It is
+            ``None`` if the service does not return it.
+        revision: The number of the change in the mirror that stored the value. It is ``None`` if the service does not
+            return it.
     """
 
     value: Value
@@ -32,7 +33,7 @@ class ReportedValue(JsonForm):
     revision: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
+        """Return :meth:`Value.to_dict` and the other attributes as one mapping, which any JSON encoder accepts."""
         members = JsonForm.to_dict(self)
         return {**members.pop("value"), **members}
 
@@ -46,14 +47,16 @@ class DesiredValue(JsonForm):
 
     Attributes:
         value: The value.
-        status: Whether the write is pending, succeeded or failed.
-        desired_at: When the write was requested, while it is pending; afterwards equal to ``status_updated_at``.
-        status_updated_at: When the write succeeded or failed; ``None`` while it is pending.
-        requested_at: When the write was requested.
+        status: Whether the write is pending, has succeeded or has failed.
+        desired_at: The time at which the write was requested, while it is pending. Afterwards, it equals
+            ``status_updated_at``.
+        status_updated_at: The time at which the write succeeded or failed, or ``None`` while it is pending.
+        requested_at: The time at which the write was requested.
         category: The cause of a failure. Only the application that requested the write receives it.
-        revision: The number of the change in the mirror that stored this; ``None`` if the service does not return it.
-        acknowledged_at: When someone acknowledged the failed write; ``None`` if no one did.
-        acknowledged_by: Who acknowledged it.
+        revision: The number of the change in the mirror that stored this value or status. It is ``None`` if the service
+            does not return it.
+        acknowledged_at: The time at which someone acknowledged the failed write, or ``None`` if no one did.
+        acknowledged_by: The person who acknowledged the failed write.
     """
 
     value: Value
@@ -67,7 +70,7 @@ class DesiredValue(JsonForm):
     acknowledged_by: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return :meth:`Value.to_dict` together with the other attributes, for any JSON encoder."""
+        """Return :meth:`Value.to_dict` and the other attributes as one mapping, which any JSON encoder accepts."""
         members = JsonForm.to_dict(self)
         return {**members.pop("value"), **members}
 
@@ -81,13 +84,13 @@ class Resource(JsonForm):
     """One resource of a device, with its last reported and last desired value.
 
     Attributes:
-        path: The path, such as ``/3303/0/5700``.
-        label: The declared name; empty if the resource is not declared.
-        unit: The unit that the device reports in resource 5701 of the same object instance, else the declared one.
-        subscribed: Whether any application is subscribed to it.
-        reported: The last reported value, with its payload. ``None`` before the first report. See also :attr:`value`.
-        desired: The last desired value; ``None`` before the first write. See also :attr:`desired_value`.
-        subscribed_at: When the subscription started; ``None`` if the service does not return it.
+        path: The resource path, such as ``/3303/0/5700``.
+        label: The declared name, or an empty string if the resource is not declared.
+        unit: The unit that the device reports in resource 5701 of the same object instance, or else the declared unit.
+        subscribed: Whether any application is subscribed to the resource.
+        reported: The last reported value with its payload, or ``None`` before the first one. See also :attr:`value`.
+        desired: The last desired value, or ``None`` before the first write. See also :attr:`desired_value`.
+        subscribed_at: The time at which the subscription started, or ``None`` if the service does not return it.
     """
 
     path: str
@@ -100,12 +103,12 @@ class Resource(JsonForm):
 
     @property
     def value(self) -> PythonValue | InstanceValues | None:
-        """The last reported value as a plain Python value; ``None`` before the first one.
+        """The last reported value as a plain Python value, or ``None`` before the first report.
 
-        The value is a number, a string, ``True`` or ``False``, an aware UTC ``datetime``, or ``bytes`` for an opaque
-        payload. If the payload does not match the declaration, the value is its ``bytes``, and
-        ``reported.value.problem`` has the reason. A resource with several instances has a mapping by instance id, such
-        as ``{0: 3800, 1: 5000}``.
+        The value is a number, a string, ``True`` or ``False``, a UTC ``datetime`` with a time zone, or ``bytes`` for an
+        opaque payload. If the payload does not match the declaration, the value is the ``bytes`` of the payload, and
+        ``reported.value.problem`` contains the reason. For a resource with several instances, the value is a mapping
+        from instance ids to values, such as ``{0: 3800, 1: 5000}``.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -116,7 +119,7 @@ class Resource(JsonForm):
 
     @property
     def desired_value(self) -> PythonValue | InstanceValues | None:
-        """The last desired value as a plain Python value, even if the write failed; ``None`` before the first write.
+        """The last desired value as a plain Python value, even if the write failed, or ``None`` before the first write.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.get_device(light)["/3311/0/5851"].desired_value
@@ -126,10 +129,10 @@ class Resource(JsonForm):
 
     @property
     def is_reported_after_write(self) -> bool | None:
-        """Whether the device reported its value after the last change of the desired value; ``None`` if unknown.
+        """Whether the device reported its value after the last change of the desired value, or ``None`` if unknown.
 
-        Revisions determine the order. Without revisions the times do, unless they are equal. The result is also
-        ``None`` if there is no reported or no desired value.
+        Revisions determine the order. If the service returns no revisions, the times determine it, unless they are
+        equal. The result is also ``None`` if there is no reported or no desired value.
 
         >>> client.read_value(light, "/3311/0/5851")
         10
@@ -151,7 +154,7 @@ class Resource(JsonForm):
 
 
 ExpectedValue: TypeAlias = int | Resource | DesiredValue
-"""The desired value that a write expects: the resource as it was read before, its desired value, or its revision."""
+"""The desired value that a write expects: a resource that was read before, its desired value, or the revision."""
 
 
 def _at(moment: datetime | None) -> str:

@@ -1,4 +1,4 @@
-"""Conversion of tables to their forms: a frame of pandas or Polars, or a table of Arrow."""
+"""Conversion of tables to a pandas DataFrame, a Polars DataFrame or an Arrow table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
-    """Convert the chunks of a table to a pandas frame. For the arguments and errors, see :func:`convert_tables`."""
+    """Convert the chunks of a table to a pandas DataFrame.
+
+    The arguments and errors are those of :func:`convert_tables`.
+    """
     from mirror_sdk.arrow_tables.columns import concat_columns
     from mirror_sdk.frames.columns import frame_of
 
@@ -26,13 +29,15 @@ def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str
 def convert_tables(
     tables: list[pa.Table], metadata: Mapping[str, object], *, as_: TableFormat, tz: str | None
 ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-    """Combine the chunks of a table, in the requested form.
+    """Combine the chunks of a table into one table of the requested kind.
 
     Args:
-        tables: The chunks, all of one schema. The list is emptied, so that they are in memory only once.
-        metadata: The metadata: ``attrs["mirror"]`` for pandas, the schema's metadata for Arrow, and none for Polars.
-        as_: The form.
-        tz: Time zone of the time columns; UTC by default.
+        tables: The chunks, which all have the same schema. The function empties the list, so that the rows are in
+            memory only once.
+        metadata: The metadata. It becomes ``attrs["mirror"]`` in pandas and the metadata of the schema in Arrow. A
+            Polars DataFrame has no metadata.
+        as_: The kind of the table.
+        tz: The time zone of the time columns. The default is UTC.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.

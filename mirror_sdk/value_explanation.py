@@ -1,4 +1,4 @@
-"""Explains in words why a value is what it is, from the device object, the directory and this application's rules.
+"""Explanations in words why a resource has its current value. They use the state, the directory and the rules.
 
 This module sends no requests.
 """
@@ -43,18 +43,18 @@ _LATER_CHANGES = {
 }
 _METHODS = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
 _UNITS = ((86400, "day", "days"), (3600, "hour", "h"), (60, "minute", "min"))
-"""Seconds of a unit, and its names in "3 hours ago" and in "every 3 h"."""
+"""The units of time: seconds, the name in "3 hours ago", and the name in "every 3 h"."""
 _FEWEST_PAUSES = 5
-"""Fewer pauses than this do not define an interval: a light that was switched a few times does not report regularly."""
+"""The minimum number of pauses. A light that was switched only a few times does not report at regular intervals."""
 _SAME_CONTACT = timedelta(seconds=1)
-"""Values within this time belong to one contact: a device that wakes up sends several values."""
+"""The time within which several values belong to one contact, because a device that wakes up may send several."""
 _LATE_FACTOR = 3
-"""Devices report only changes, so a pause of twice the previous maximum is still normal."""
+"""The factor after which a pause is too long. Devices report only changes, so twice the longest pause is normal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportingInterval:
-    """The pauses between the known contacts with a device: the usual one, which is their median, and the longest."""
+    """The usual pause between contacts with a device, which is the median of all pauses, and the longest pause."""
 
     usual: timedelta
     longest: timedelta
@@ -65,24 +65,24 @@ class ReportingInterval:
 
 
 def reporting_interval(contacts: Iterable[datetime]) -> ReportingInterval | None:
-    """Return the reporting interval of a device with these contacts; ``None`` if there are fewer than five pauses."""
+    """Return the reporting interval of a device with these contacts, or ``None`` for fewer than five pauses."""
     pauses = [later - earlier for earlier, later in pairwise(sorted(contacts)) if later - earlier >= _SAME_CONTACT]
     return ReportingInterval(median_low(pauses), max(pauses)) if len(pauses) >= _FEWEST_PAUSES else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts about one resource. ``None`` for facts that the key may not read, or that the service does not have.
+    """The facts that explain one resource. Facts that the key may not read or the service lacks are ``None``.
 
     Attributes:
-        device: The device as the directory lists it.
+        device: The entry of the device in the directory.
         mirrored: The device object.
         path: The resource path.
-        announced: The resources the device has now.
+        announced: The resources that the device has now.
         subscription: The state of this application's subscription to the resource.
         rules: The presubscription rules of this application.
         waiting: The requests of this application to the device that have no response yet.
-        contacts: When values arrived that the device sent because of a subscription of this application.
+        contacts: The times at which values arrived that the device sent because of a subscription of this application.
         connection: How the device is connected.
     """
 
@@ -98,18 +98,18 @@ class Facts:
 
     @property
     def now(self) -> datetime:
-        """The time of the service when it sent the device object."""
+        """The service's time when it sent the device object."""
         return self.mirrored.created_at
 
     @property
     def protocols(self) -> str:
-        """The protocols of a real device, in words; empty for a simulated one."""
+        """The protocols of a real device in words, or an empty string for a simulated device."""
         connection = self.connection
         return connection.way if connection is not None and connection.lwm2m_version is not None else ""
 
     @property
     def is_registered(self) -> bool:
-        """Whether requests can be sent to the device at all."""
+        """Whether the device is registered, so that requests can be sent to it."""
         return self.device.state == "registered"
 
     @property
@@ -119,42 +119,42 @@ class Facts:
 
     @property
     def is_asleep(self) -> bool:
-        """Whether a device in queue mode accepts no requests now."""
+        """Whether the device is in queue mode and accepts no requests at the moment."""
         return self.device.queue_mode and not self.is_reachable
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether the last request did not reach a real device that never sleeps."""
+        """Whether a real device that never sleeps did not receive the last request."""
         return bool(self.protocols) and not self.device.queue_mode and not self.is_reachable
 
     @property
     def last_contact_at(self) -> datetime | None:
         """The time of the last known contact with the device."""
-        # A deregistration is not a contact: the registration may have expired.
+        # A deregistration is not a contact, because the registration may have expired.
         registered_at = self.mirrored.updated_at if self.is_registered else None
         known = (self.device.last_contact_at, registered_at, self.mirrored.last_reported_at)
         return max((*filter(None, known), *(self.contacts or ())), default=None)
 
     @property
     def interval(self) -> ReportingInterval | None:
-        """The reporting interval of the device to this application, if it is known."""
+        """The intervals at which the device reports to this application, or ``None`` if they are unknown."""
         return reporting_interval(self.contacts or ())
 
     @property
     def is_silent(self) -> bool | None:
-        """Whether a registered device has been silent for much longer than usual; ``None`` if unknown."""
+        """Whether a registered device has been silent for much longer than usual, or ``None`` if unknown."""
         if self.interval is None or self.last_contact_at is None or not self.is_registered:
             return None
         return self.interval.is_late(self.now - self.last_contact_at)
 
     @property
     def resource_now(self) -> EndpointResource | None:
-        """The resource, if the device still has it."""
+        """The resource in the device's current list, or ``None`` if the device no longer has it."""
         return next((one for one in self.announced if one.uri == self.path), None)
 
     @property
     def rule(self) -> PresubscriptionRule | None:
-        """The first rule of this application that matches the resource."""
+        """The first rule of this application that matches the resource, or ``None``."""
         device = self.device
         names = {
             "device_id": device.id,
@@ -167,11 +167,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(JsonForm):
-    """An explanation of a value, in words.
+    """An explanation in words why a resource has its current value.
 
     Attributes:
-        title: The resource and its device.
-        why: Sentences that explain the value.
+        title: The name of the resource and of its device.
+        why: The sentences that explain the value.
         refresh: The calls that would refresh the value.
     """
 
@@ -191,10 +191,10 @@ class Explanation(JsonForm):
 
 
 def explain(facts: Facts) -> Explanation:
-    """Explain the value of one resource.
+    """Explain in words why a resource has its current value.
 
     Raises:
-        UnknownResource: The device never had this resource; the message lists similar paths.
+        UnknownResource: The device never had this resource. The message lists similar paths.
     """
     resource = facts.mirrored[facts.path]
     why = [
@@ -204,7 +204,7 @@ def explain(facts: Facts) -> Explanation:
         *_of_waiting(facts),
         *_of_device(facts),
     ]
-    # Names, units and values are texts of the device.
+    # Names, units and values are strings from the device, so they may contain control characters.
     return Explanation(
         visible(f"{resource.label or facts.path} of {facts.device.endpoint_name} ({facts.path})"),
         tuple(map(visible, why)),
@@ -295,7 +295,7 @@ def _difference(resource: Resource, desired: DesiredValue) -> str:
 
 
 def unconfirmed_write(resource: Resource, desired: DesiredValue, reported: ReportedValue) -> str:
-    """Describe a successful write whose value differs from the last report, if that report is or may be older."""
+    """Describe a successful write whose value differs from a report that is older, or may be older."""
     older = "may be older, because their order is unknown" if resource.is_reported_after_write is None else "is older"
     confirming = "Read it" if resource.subscribed else "Read it, or subscribe,"
     accepted, last = (display_value(each.value, resource.unit) for each in (desired, reported))
@@ -366,7 +366,7 @@ def _when_read(facts: Facts) -> str:
 
 
 def _later_changes(resource: Resource, facts: Facts, *, is_observable: bool) -> str:
-    """Describe how this application receives later changes."""
+    """Describe how this application receives later changes of the value."""
     state, rule = facts.subscription, facts.rule
     if state is SubscriptionState.ACTIVE:
         return _sent_changes(facts)
@@ -396,7 +396,7 @@ def _sent_changes(facts: Facts) -> str:
 
 
 def _when(instant: datetime | None, now: datetime) -> str:
-    """Format an instant, and how long before the service's response it was."""
+    """Format a time, and how long before the service's response it was."""
     if instant is None:
         return "an unknown time"
     seconds = max(int((now - instant).total_seconds()), 0)
@@ -407,6 +407,6 @@ def _when(instant: datetime | None, now: datetime) -> str:
 
 
 def _span(pause: timedelta) -> str:
-    """Format a pause in the largest unit that gives at least 2, to limit the rounding error."""
+    """Format a pause in the largest unit of which it contains at least 2, to limit the rounding error."""
     seconds = pause.total_seconds()
     return next((f"{seconds / size:.0f} {word}" for size, _, word in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")

@@ -1,1 +1,1 @@
-"""The protocol of the service: requests, responses and the notification log, which delivers responses of devices."""
+"""The protocol of the service: its requests and responses, and the notification log with the responses of devices."""

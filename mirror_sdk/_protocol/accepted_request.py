@@ -1,4 +1,4 @@
-"""The common part of the synchronous and the asynchronous handle of a device request: the request and its response.
+"""The common base of the synchronous and the asynchronous handle of a device request.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """
@@ -32,16 +32,18 @@ class AcceptedRequest(JsonForm):
     In the examples, ``request`` is a read whose response has arrived.
 
     Attributes:
-        async_id: The id of the request, which its response has too.
+        async_id: The id of the request, which its response also contains.
         device_id: The id of the device.
         path: The resource path.
-        method: ``GET`` for a read, ``PUT`` for a write, ``POST`` for an execution.
-        issued_at: When this client sent it, by the clock of this machine.
-        expiry_seconds: How long it may wait for the device, in seconds; ``None`` for the default of the service.
-        accepted_at: When the service accepted the async-id first, by the service's clock. ``None`` for a resumed
-            request, or if the service does not send it.
-        expires_at: When it stops waiting for the device, by the service's clock; ``None`` like ``accepted_at``.
-        requested_value: The value to write; ``None`` if there is none.
+        method: The kind of the request: ``GET`` is a read, ``PUT`` a write and ``POST`` an execution.
+        issued_at: The time at which this client sent the request, by the clock of this machine.
+        expiry_seconds: How many seconds the request may wait for the device, or ``None`` for the default of the
+            service.
+        accepted_at: The time at which the service accepted a request with this async-id for the first time, by the
+            service's clock. It is ``None`` for a resumed request, or if the service does not send it.
+        expires_at: The time at which the request expires, by the service's clock. It is ``None`` in the same cases as
+            ``accepted_at``.
+        requested_value: The value to write, or ``None`` if the request has no value.
     """
 
     async_id: str
@@ -65,7 +67,7 @@ class AcceptedRequest(JsonForm):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all attributes, and the ``response`` if it has arrived, for any JSON encoder. It sends no request.
+        """Return all attributes and the ``response``, if it has arrived, for any JSON encoder. This sends no request.
 
         >>> request.to_dict()["path"], request.to_dict()["response"]["status"]
         ('/3303/0/5700', 200)
@@ -74,7 +76,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def response(self) -> AsyncResponse | None:
-        """The response; ``None`` before it has arrived. Reading it sends no request.
+        """The response, or ``None`` until it has arrived. Reading this attribute sends no request.
 
         >>> request.response.status
         200
@@ -83,7 +85,7 @@ class AcceptedRequest(JsonForm):
 
     @property
     def received_at(self) -> datetime | None:
-        """The time at which this client received the response, by the clock of this machine; ``None`` before.
+        """The time at which this client received the response, by the clock of this machine, or ``None`` until then.
 
         >>> request.received_at > request.issued_at
         True
@@ -92,10 +94,10 @@ class AcceptedRequest(JsonForm):
 
     @property
     def latency(self) -> timedelta | None:
-        """The time from sending the request until this client received its response.
+        """The time from sending the request until this client received the response.
 
-        A monotonic clock measures it, so a wrong or simulated time does not affect it. It is longer if the client reads
-        the log late. It is ``None`` before the response, and for a resumed request.
+        A monotonic clock measures this time, so a wrong or simulated clock does not affect it. The latency is longer if
+        the client reads the log late. It is ``None`` until the response has arrived, and for a resumed request.
 
         >>> request.latency < timedelta(seconds=10)
         True
@@ -103,18 +105,18 @@ class AcceptedRequest(JsonForm):
         received_seconds = self._awaited_response.received_seconds
         if received_seconds is None or self._started_seconds is None:
             return None
-        # A response that arrived before belongs to an earlier request with the same async-id.
+        # A response that arrived before the request was sent belongs to an earlier request with the same async-id.
         return timedelta(seconds=max(0.0, received_seconds - self._started_seconds))
 
     @property
     def default_timeout_seconds(self) -> float:
-        """The default duration of a wait: slightly longer than ``expiry_seconds``, and a minute at most."""
+        """The default timeout of a wait in seconds: slightly longer than ``expiry_seconds``, but at most a minute."""
         if self.expiry_seconds is None:
             return LONGEST_DEFAULT_WAIT_SECONDS
         return min(self.expiry_seconds + RESPONSE_MARGIN_SECONDS, LONGEST_DEFAULT_WAIT_SECONDS)
 
     def read_failure(self, response: AsyncResponse) -> DeviceRequestFailed | None:
-        """Return the error that a response reports; ``None`` if the request succeeded."""
+        """Return the error that a response reports, or ``None`` if the request succeeded."""
         if 200 <= response.status < 300:
             return None
         return device_request_failed(
@@ -128,13 +130,13 @@ class AcceptedRequest(JsonForm):
         )
 
     def read_value(self, response: AsyncResponse) -> Value:
-        """Return the value in a response; the response to a write or an execution often has none."""
+        """Return the value in a response. The response to a write or an execution often contains no value."""
         if self.method != "GET" and not response.payload:
             return NO_VALUE
         return decode(response.payload, response.ct, self.path)
 
     def wait_timeout(self, timeout_seconds: float) -> WaitTimeout:
-        """Return the error for a wait that is over."""
+        """Return the error for a wait that took too long."""
         until = f" until {write_timestamp(self.expires_at)}" if self.expires_at else ""
         device = device_text(self.device_id, self._device_name)
         return WaitTimeout(
@@ -153,13 +155,14 @@ class UnacceptedRequest(JsonForm):
         async_id: The id of the request.
         device_id: The id of the device.
         path: The resource path.
-        method: ``GET`` for a read, ``PUT`` for a write, ``POST`` for an execution.
-        requested_value: The value to write; ``None`` if there is none.
-        issued_at: When this client tried to submit it, by the clock of this machine; ``None`` if it did not try.
-        rejection_reason: Why the service rejected the request, in one word.
-        rejection_message: Why the service rejected it, in a sentence.
-        is_unknown: Whether the service did not respond, and so may have accepted it.
-        found: The current desired value, if the service rejected the write because someone else wrote first.
+        method: The kind of the request: ``GET`` is a read, ``PUT`` a write and ``POST`` an execution.
+        requested_value: The value to write, or ``None`` if the request has no value.
+        issued_at: The time at which this client tried to submit the request, by the clock of this machine. It is
+            ``None`` if the client did not try.
+        rejection_reason: The reason in one word why the service rejected the request.
+        rejection_message: The reason in a sentence why the service rejected the request.
+        is_unknown: Whether the service did not respond, so it is unknown whether it accepted the request.
+        found: The current desired value, if the service rejected the write because another write came first.
     """
 
     async_id: str
@@ -175,7 +178,7 @@ class UnacceptedRequest(JsonForm):
 
 
 def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = None) -> None:
-    """Warn once of lost log entries among which responses to these requests may be."""
+    """Warn once if the log has lost entries that may include responses to these requests."""
     pending = [one._awaited_response for one in requests if isinstance(one, AcceptedRequest) and one.response is None]
     lost = dict.fromkeys(awaited_response.lost for awaited_response in pending if awaited_response.lost is not None)
     for awaited_response in pending:
@@ -185,7 +188,7 @@ def warn_of_loss(requests: Iterable[object], called_from: SourceLine | None = No
 
 
 def require_requests(requests: object) -> list[AcceptedRequest | UnacceptedRequest]:
-    """Return a list of requests of a client, accepted or not.
+    """Return a list of requests, which the service may have accepted or not, after checking the types.
 
     Raises:
         TypeError: ``requests`` is a single request, or contains other objects.

@@ -1,11 +1,11 @@
-"""Concurrent requests to many devices, a few at a time; the counterpart of :mod:`mirror_sdk._protocol.fan_out`."""
+"""Concurrent requests to many devices, a few at a time, on an event loop. Module ``fan_out`` does it with threads."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TypeVar
 
-# Imported here, before a loop runs; otherwise the import would block the loop when the first client is made.
+# Imported before a loop runs, because the import would otherwise block the loop when the first client is created.
 import mirror_sdk._protocol.async_sender  # noqa: F401
 from mirror_sdk._protocol.event_loop import MAX_CONCURRENT
 from mirror_sdk._run_in_thread import all_of
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 async def gather_requests(request: Callable[[K], Awaitable[T]], keys: Sequence[K]) -> list[T]:
-    """Send a request for each key; return the results in the order of the keys.
+    """Send a request for each key concurrently, and return the results in the order of the keys.
 
     Raises:
-        MirrorError: A request failed; no other request is sent.
+        MirrorError: A request failed. No further requests are sent.
     """
     results: dict[K, T] = {}
     waiting = iter(keys)
@@ -32,4 +32,4 @@ async def gather_requests(request: Callable[[K], Awaitable[T]], keys: Sequence[K
 
 
 gather_concurrently = gather_requests
-"""The same function: tasks need no extra resources, unlike the threads of the synchronous counterpart."""
+"""The same function. Only the synchronous counterpart needs two, because threads need more resources than tasks."""

@@ -1,7 +1,8 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
-Nothing runs in the background: the waiting task reads. One of the tasks that wait for a response reads for all of them.
-When this task ends or is cancelled, the next task takes over. Only an :class:`AsyncWatch` owns a task.
+No reader runs in the background, because the waiting task reads the log itself. One of the tasks that wait for a
+response reads for all of them. When that task ends or is cancelled, the next one takes over. Only an
+:class:`AsyncWatch` owns a task.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ _log = logging.getLogger(__name__)
 class AsyncResponseRouter:
     """Waits for responses to device requests, for any number of tasks of one loop, with one poll at a time.
 
-    A loss of log entries is noted only for the pending responses. If no response is pending, nothing relevant was lost.
-    After a fork, the child reads from the same position with its own reader. Both processes get the responses to
-    earlier requests.
+    A loss of log entries is stored only for the pending responses, because no other request is affected. After a fork,
+    the child process reads from the same position with its own reader. Both processes receive the responses to earlier
+    requests.
     """
 
     def __init__(
@@ -58,9 +59,9 @@ class AsyncResponseRouter:
         self.matcher: ResponseMatcher = matcher
         self._clock = clock
         self.called_from: SourceLine | None = calling_line()
-        # Guards the flags, the matcher and the position. It is free during a poll that the service may hold for long.
+        # Guards the flags, the matcher and the position. It is free during a poll, which the service may hold for long.
         self._changed = AsyncCondition()
-        # One caller polls at a time: of two polls from one position, the second would be rejected as a repetition.
+        # Only one caller polls at a time. The second of two polls from one position would be rejected as a repetition.
         self._is_reading = False
         self._is_seeking = False
         self._is_holding = False
@@ -70,20 +71,21 @@ class AsyncResponseRouter:
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Start without a reader. Entries that the parent read but did not deliver are read again."""
+        """Restart without a reader in the child. Entries that the parent read but did not deliver are read again."""
         self._changed = AsyncCondition()
         self._is_reading = self._is_seeking = self._is_holding = False
         self.reader = self.reader.at(self._position)
 
     async def expect(self, async_id: str, within_seconds: float = math.inf) -> AwaitedResponse:
-        """Return the awaited response to a request; call this before the request is sent.
+        """Return the awaited response to a request. Call this before you send the request.
 
         Raises:
-            MirrorError: The position from which to wait could not be found.
+            MirrorError: The position in the log at which the wait starts could not be found.
         """
         most_seconds = min(left_of(within_seconds), DEFAULT_HOLD_SECONDS)
         with self._changed:
-            # A reader that has lost its position is about to find it; a second search could skip what came between.
+            # A reader that has lost its position is already searching for it. A second search could skip entries in
+            # between.
             await self._changed.wait_for(
                 lambda: not self._is_reading or (self.reader.has_position and not self._is_seeking), most_seconds
             )
@@ -96,16 +98,17 @@ class AsyncResponseRouter:
                     self._release_reader()
                 self._position = self.reader.position
                 self._last_read_at = self._clock()
-                # The entries that are skipped include those of early responses, which will not come again.
+                # The skipped entries include the ones of early responses, which will therefore not arrive a second
+                # time.
                 self.matcher.pass_over_log()
             return self.matcher.expect(async_id)
 
     @contextmanager
     def submitting(self, awaited_response: AwaitedResponse, max_hold_seconds: float) -> Iterator[int]:
-        """Yield the seconds that the service may hold the 202 of a request for its response; 0 for none.
+        """Yield how many seconds the service may delay the 202 of a request for its response, 0 for none.
 
-        A single waiting request then needs no poll. For several, one poll brings all responses, which is faster than an
-        open connection for each of them.
+        A single waiting request then needs no poll. If several requests wait, one poll returns all responses. This is
+        faster than an open connection for each of them.
         """
         with self._changed:
             is_hold_useful = (
@@ -123,11 +126,11 @@ class AsyncResponseRouter:
             self.matcher.give_up(awaited_response)
             raise
         finally:
-            # Without the lock: only the caller that set it gets here.
+            # No lock is needed, because only the caller that has set the flag gets here.
             self._is_holding = False
 
     def accept(self, response: AsyncResponse) -> None:
-        """Deliver a response that came with the 202 of its request, and not by the log."""
+        """Deliver a response that arrived with the 202 of its request instead of through the log."""
         with self._changed:
             is_next = not self._is_reading and self.reader.skip_entry(response.seq)
             if is_next:
@@ -138,7 +141,9 @@ class AsyncResponseRouter:
             self._changed.notify_all()
 
     async def catch_up(self, within_seconds: float) -> None:
-        """Read the log up to the responses that came with a 202. A new channel would send unread entries again.
+        """Read the log up to the responses that arrived with a 202.
+
+        A new channel would otherwise send these entries again.
 
         Raises:
             MirrorError: The log could not be read, and another attempt would not help.
@@ -154,10 +159,10 @@ class AsyncResponseRouter:
             self._release_reader()
 
     async def wait(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> AsyncResponse | None:
-        """Return the response. ``None`` if the time is over, and the response is not in the log either.
+        """Return the response, or ``None`` if it did not arrive in time and is not at the end of the log.
 
         Raises:
-            MirrorError: A failure that waiting would not fix.
+            MirrorError: A request failed for a reason that waiting would not fix.
         """
         deadline = self._clock() + timeout_seconds
         is_at_end = False
@@ -166,14 +171,14 @@ class AsyncResponseRouter:
                 is_at_end = True
                 break
             try:
-                # Less time may be left, because another caller was reading.
+                # Less time may be left, because this caller has waited for another one that was reading.
                 remaining_seconds = max(deadline - self._clock(), 0)
                 within_seconds = poll_limit(timeout_seconds, remaining_seconds)
                 batch = await self._read(min(remaining_seconds, DEFAULT_HOLD_SECONDS), within_seconds)
                 is_at_end = not batch.entries
             finally:
                 self._release_reader()
-        # The last poll brought entries, so more may be there already. A wait of 0 seconds has not polled at all.
+        # The last poll returned entries, so more may already be available. A wait of 0 seconds has not polled at all.
         if not is_at_end:
             await self.fetch_available([awaited_response], poll_limit(timeout_seconds, 0))
         return awaited_response.response
@@ -181,18 +186,18 @@ class AsyncResponseRouter:
     async def fetch_available(
         self, awaited_responses: Iterable[AwaitedResponse], within_seconds: float = math.inf
     ) -> None:
-        """Read the current entries of the log without waiting, until these responses are found.
+        """Read the current entries of the log without waiting, until these responses have been found.
 
-        Temporary failures are retried for a few seconds; after that, the failure is in ``last_failure``.
+        Temporary failures are retried for a few seconds. After that, ``last_failure`` contains the failure.
 
         Raises:
-            MirrorError: A failure that another attempt would not fix.
+            MirrorError: A request failed for a reason that another attempt would not fix.
         """
         pending = [awaited_response for awaited_response in awaited_responses if awaited_response.response is None]
         with self._changed:
             is_reader = not self._is_reading
             self._is_reading = True
-            # The present reader may hold its poll open for long, or lag, so this one reads separately.
+            # The current reader may hold its poll open for long, or may lag, so this caller reads separately.
             reader = self.reader if is_reader else self.reader.at(self._position)
         try:
             await self._fetch_available(reader, pending, within_seconds)
@@ -213,22 +218,22 @@ class AsyncResponseRouter:
                 batch = await self._read(pause_seconds, within_seconds)
             else:
                 batch = await reader.read(pause_seconds, within_seconds)
-                time_slice = TimeSlice()  # asynchronous alone: thousands may be there already
+                time_slice = TimeSlice()  # asynchronous alone: there may already be thousands of entries
                 with self._changed:
                     for entry in batch.entries:
                         self.matcher.feed_responses([entry], async_ids)
                         await time_slice.yield_if_over()  # asynchronous alone
-            # A pause and a failure bring no entries either, and do not show that this is the end of the log.
+            # A pause and a failure return no entries either, but they do not mean that this is the end of the log.
             if not pause_seconds and not batch.entries and reader.last_failure is None:
                 return
 
     def _is_stale(self) -> bool:
-        """Whether to continue from the end of the log: without a waiting request its entries do not matter."""
+        """Return whether to continue at the end of the log, because no request waits for the entries before it."""
         idle_seconds = self._clock() - self._last_read_at
         return not self.reader.has_position or (idle_seconds > STALE_AFTER_SECONDS and not self.matcher.waiting)
 
     async def _acquire_reader(self, awaited_response: AwaitedResponse, timeout_seconds: float) -> bool:
-        """Become the reader; ``False`` if the response came, or another caller still reads at the deadline."""
+        """Become the reader, or return ``False`` if the response arrives or another caller still reads."""
         with self._changed:
             await self._changed.wait_for(
                 lambda: awaited_response.response is not None or not self._is_reading, timeout_seconds
@@ -245,22 +250,22 @@ class AsyncResponseRouter:
 
     async def _read(self, hold_seconds: float, within_seconds: float) -> Batch:
         batch = await self.reader.read(hold_seconds, within_seconds)
-        # The position has moved: an entry that is not delivered now would be lost.
+        # The position has already moved, so an entry that is not delivered now would be lost.
         unreadable = await to_the_end(self._deliver_batch(batch))
         warn_of_gap(None, unreadable, self.called_from)
         return batch
 
     async def _deliver_batch(self, batch: Batch) -> set[str]:
-        """Deliver the entries; return the names of the lists with unreadable entries."""
+        """Deliver the entries, and return the names of the lists that contain unreadable entries."""
         unreadable: set[str] = set()
-        time_slice = TimeSlice()  # asynchronous alone: thousands may be there already
+        time_slice = TimeSlice()  # asynchronous alone: there may already be thousands of entries
         with self._changed:
             if batch.gap is not None:
                 self.matcher.note_loss(batch.gap.first_seq, batch.gap.last_seq)
             for entry in batch.entries:
                 unreadable |= self.matcher.feed([entry])
                 await time_slice.yield_if_over()  # asynchronous alone
-            # Moves only with delivered entries: a forked child and a separate reader start here.
+            # Updated only after delivery, because a forked child and a separate reader start at this position.
             self._position = self.reader.position
             self._last_read_at = self._clock()
             self._has_early_responses = self._has_early_responses and batch.seq is None
@@ -271,11 +276,11 @@ class AsyncEvents(AsyncIterator[Event]):
     """An iterator over events as they arrive. It ends if no event arrives for a while.
 
     The iterator starts in a task when you call ``client.events()``. It includes the responses to all requests that this
-    client sends after the call. It includes other events once it has started, a moment later; to wait for the start,
-    use ``async with client.events() as events:``. If no event loop runs at the call, it starts when you first iterate.
-    Cancelling the wait for an event loses no event.
+    client sends after the call. Other events are included as soon as the iterator has started, a moment later. To wait
+    for the start, use ``async with client.events() as events:``. If no event loop is running at the time of the call,
+    the iterator starts when you first iterate. Cancelling the wait for an event loses no event.
 
-    A program can stop at any event. A new iterator with ``after=events.position`` continues there, without loss or
+    A program can stop at any event. A new iterator with ``after=events.position`` continues there without loss or
     repetition.
 
     >>> events = client.events(limit=1)
@@ -304,8 +309,8 @@ class AsyncEvents(AsyncIterator[Event]):
         self._clock = clock
         self._now = now
         self._buffer = EventBuffer(reader.position, limit, accepts, called_from=calling_line())
-        self._time_slice = TimeSlice(clock)  # asynchronous alone: thousands may be there already
-        # Each of several tasks gets the next event.
+        self._time_slice = TimeSlice(clock)  # asynchronous alone: there may already be thousands of events
+        # If several tasks use the iterator, each of them gets the next event.
         self._lock = asyncio.Lock()
         self._beginning: asyncio.Task[None] | None = None  # asynchronous alone: a constructor cannot wait
         self._failure: Exception | None = None  # asynchronous alone
@@ -313,7 +318,7 @@ class AsyncEvents(AsyncIterator[Event]):
         # synchronous alone: self._start()
 
     def _after_fork_in_child(self) -> None:
-        """Start without a waiting caller; the next step repeats an interrupted request."""
+        """Restart without a waiting caller in the child process. The next step repeats an interrupted request."""
         self._lock = asyncio.Lock()
         self._beginning = None  # asynchronous alone
 
@@ -323,18 +328,18 @@ class AsyncEvents(AsyncIterator[Event]):
 
     @property
     def position(self) -> int | None:
-        """The number of the log entry to continue after. Pass it as ``after=`` to continue there later.
+        """The number of the last log entry that was read. Pass it as ``after=`` to continue after it later.
 
-        It is exact after each event, and counts events that filters leave out. Before the first event it is the start
-        of the iterator, or ``None`` until that is known. If the service does not number each entry (``Event.seq``), it
-        advances only after the last event of a message.
+        The position is exact after each event, and includes events that filters leave out. Before the first event, it
+        is the start of the iterator, or ``None`` until that is known. If the service does not number each entry
+        (``Event.seq``), the position advances only after the last event of a message.
         """
         return self._buffer.position
 
     def begin(self) -> asyncio.Task[None]:  # asynchronous alone
-        """Start now, in a task of the running loop. If the start fails, the iterator raises the error.
+        """Start the iterator now, in a task of the running loop. If the start fails, the next step raises the error.
 
-        ``client.events()`` calls this itself if an event loop is running, so you do not need to.
+        ``client.events()`` calls this method if an event loop is running, so you rarely need it.
 
         >>> events = client.events(timeout=0)
         >>> await events.begin()
@@ -351,7 +356,7 @@ class AsyncEvents(AsyncIterator[Event]):
         async with self._lock:
             event = None if self._buffer.is_over else await self._next_event()
             if event is None:
-                # A synchronous iterator that has ended stays so; an asynchronous one continues at the next step.
+                # A synchronous iterator that has ended never continues. An asynchronous one continues at the next step.
                 # synchronous alone: self._buffer.end()
                 raise StopAsyncIteration
             return event
@@ -364,15 +369,15 @@ class AsyncEvents(AsyncIterator[Event]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Do nothing: between two steps no resource is in use."""
+        """Do nothing, because the iterator uses no resources between two steps."""
 
     async def _next_event(self) -> Event | None:
         await self._ensure_started()  # asynchronous alone
         await self._time_slice.yield_if_over()  # asynchronous alone
-        # The time that the program spends on an event does not count.
+        # The time that the program spends on an event does not count as waiting.
         patience = Patience(self._timeout_seconds, self._outage_seconds, self._clock)
         event = self._buffer.pop()
-        # All present events are returned, however short the time is.
+        # All available events are returned, however short the time is.
         is_at_end = False
         while event is None and ((remaining_seconds := patience.left_seconds) > 0 or not is_at_end):
             hold_seconds = min(max(remaining_seconds, 0), DEFAULT_HOLD_SECONDS)
@@ -382,17 +387,14 @@ class AsyncEvents(AsyncIterator[Event]):
             event = self._buffer.pop()
             if event is None:
                 patience.note(self._reader.last_failure, began_at)
-            # New entries may arrive as fast as they are read, so that the end is never reached.
+            # New entries may arrive as fast as they are read, so the reader might never reach the end of the log.
             is_at_end = not batch.entries or -remaining_seconds > MAX_FETCH_SECONDS
         return event
 
     async def _ensure_started(self) -> None:  # asynchronous alone
-        """Wait until it has started.
-
-        If the start failed, or was cancelled with its loop, it starts again at the next step.
-        """
+        """Wait for the start of the iterator. If it failed, or was cancelled with its loop, start again."""
         beginning = self._beginning
-        # A task of another loop, such as that of an earlier asyncio.run(), never ends.
+        # A task of another loop, such as one of an earlier asyncio.run(), never ends.
         if beginning and not beginning.done() and beginning.get_loop() is asyncio.get_running_loop():
             await asyncio.wait([beginning])
         self._beginning = None
@@ -402,7 +404,8 @@ class AsyncEvents(AsyncIterator[Event]):
         await self._start()
 
     async def _start(self) -> None:
-        # A reader that loses its position later finds a new one by reading, so that the loss is reported first.
+        # A reader that loses its position later continues reading, so that it reports the loss before it finds a new
+        # one.
         if self._buffer.position is None:
             if not self._reader.has_position:
                 await self._reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
@@ -414,17 +417,17 @@ class AsyncEvents(AsyncIterator[Event]):
         try:
             await self._start()
         except Exception as error:
-            # The next step raises it. No code awaits this task, so asyncio would only log the error.
+            # The next step raises the error. No code awaits this task, so asyncio would only log it.
             self._failure = error
 
 
 class AsyncWatch:
-    """Calls a function for each event, in a separate task, until you stop it.
+    """A watch, which calls a function for each event in a separate task, until you stop it.
 
-    It can be used in an ``async with`` statement, which stops it at the end. The callback may be a plain function or
-    an ``async`` one. An error in the callback is logged and stored, and the watch continues. A failure that another
-    attempt would not fix is logged, stored, and ends the watch. In a child process it is stopped: the task stays with
-    the parent.
+    You can use a watch in an ``async with`` statement, which stops it at the end. The callback may be a plain function
+    or an ``async`` function. An error in the callback is logged and stored, and the watch continues. A failed request
+    ends the watch only if another attempt would not help, and the error is logged and stored. In a child process the
+    watch is stopped, because the task stays with the parent.
     """
 
     def __init__(
@@ -465,7 +468,7 @@ class AsyncWatch:
 
     @property
     def last_failure(self) -> MirrorError | None:
-        """The failure of the last poll, which the watch repeats; ``None`` if the poll succeeded."""
+        """The failure of the last poll, which the watch repeats, or ``None`` if the poll succeeded."""
         return self._reader.last_failure
 
     @property
@@ -474,7 +477,7 @@ class AsyncWatch:
         return tuple(self._errors)
 
     async def stop(self, timeout: float = 10.0) -> None:
-        """Stop the watch. No callback starts after this returns.
+        """Stop the watch. No callback starts after this method has returned.
 
         A running callback is cancelled, and has ``timeout`` seconds to end.
 
@@ -490,7 +493,7 @@ class AsyncWatch:
             while not self._worker.is_stopped:
                 await self._deliver(await self._reader.read(DEFAULT_HOLD_SECONDS))
         except Exception as error:
-            # Closing the client fails an open poll; after a stop that is expected.
+            # After a stop, an error is expected, because closing the client interrupts an open poll.
             if not self._worker.is_stopped:
                 _log.exception("a watch ended")
                 self._errors.append(error)
@@ -501,7 +504,7 @@ class AsyncWatch:
             if not self._accepts(event):
                 continue
             with self._worker.step:
-                # The watch may have been stopped since the event was read, and no callback may start after that.
+                # The watch may have been stopped since the event was read, and no callback may start after a stop.
                 if self._worker.is_stopped:
                     return
                 try:

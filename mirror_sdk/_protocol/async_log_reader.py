@@ -1,4 +1,4 @@
-"""Reading the notification log over HTTP, from its own position. Source: wire.md 4."""
+"""A reader of the notification log over HTTP, which has its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 
 class AsyncSend(Protocol):
-    """Sends an operation and reads its response."""
+    """A function that sends an operation and returns the result."""
 
     async def __call__(self, operation: Operation[T], /) -> T: ...
 
 
 class AsyncLogReader(LogCursor):
-    """A reader of the log with its own position.
+    """A reader of the notification log with its own position.
 
     Args:
-        send: Sends the polls.
-        after: Position to continue from. Without it, :meth:`go_to_end` sets the position.
-        clock: Seconds, for the pauses after failures.
-        sleep: Waits that many seconds, or less.
-        backoff: How long those pauses are.
+        send: A function that sends the polls.
+        after: The position to start after. By default, :meth:`go_to_end` determines it.
+        clock: A clock in seconds, which measures the pauses after failures.
+        sleep: A function that waits for a number of seconds, or less.
+        backoff: The lengths of the pauses after failures.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AsyncLogReader(LogCursor):
         self._sleep = sleep
 
     async def go_to_end(self, within_seconds: float = math.inf) -> None:
-        """Move to the current end of the log: the next read starts with the first entry after this call.
+        """Move to the current end of the log, so that the next read starts with the first entry after this call.
 
         Raises:
             MirrorError: The end could not be requested.
@@ -57,16 +57,16 @@ class AsyncLogReader(LogCursor):
         self.accept(await self._send(self.opening_poll(within_seconds)))
 
     async def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
-        """Wait up to ``hold_seconds`` for entries after the position; pause instead while a failure is recent.
+        """Wait up to ``hold_seconds`` for entries after the position. After a recent failure, pause instead.
 
         A cancelled read leaves the position unchanged.
 
         Raises:
-            MirrorError: A failure that another poll would not fix.
+            MirrorError: The poll failed for a reason that another poll would not fix.
         """
         pause_seconds = self.pause_seconds
         if pause_seconds > 0:
-            # No longer than the caller waits: its next read continues the pause.
+            # The pause is not longer than the caller waits. The caller's next read continues the pause.
             await self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         started_at = self._clock()
@@ -77,7 +77,7 @@ class AsyncLogReader(LogCursor):
         return self.accept(poll)
 
     def at(self, position: int | None) -> Self:
-        """Return another reader of the same log, from this position."""
+        """Return a separate reader of the same log that starts after this position."""
         return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
 
     async def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:

@@ -1,4 +1,4 @@
-"""Websockets of readers with positions. Source: wire.md 4."""
+"""The websockets of log readers, each of which has its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mirror_sdk._run_in_thread import run_in_thread
 
 
 class AsyncLogWebsocket:
-    """The websocket of a reader. It ends with the reader."""
+    """A websocket that belongs to one reader and ends with it."""
 
     def __init__(self, endpoint: WebsocketEndpoint, connection: ClientConnection) -> None:
         self._endpoint = endpoint
         self._connection: ClientConnection | None = connection
-        # If a reader is dropped without being closed, the library's own task or thread would keep the connection open.
+        # If a reader is deleted without being closed, the task or thread of the library would keep the connection open.
         self._end = weakref.finalize(self, abort, connection)
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Leave the connection, and the task or thread that receives from it, to the parent."""
+        """Leave the connection, and the task or thread that receives from it, to the parent process."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # The finalizer would end the connection for the parent, too.
+        # The finalizer would also end the connection of the parent process.
         self._end.detach()
         abandon_in_child(connection)
         sock = socket_of(connection)
@@ -41,17 +41,17 @@ class AsyncLogWebsocket:
 
     @property
     def is_usable(self) -> bool:
-        """Whether this process can read the websocket. A child of the process that made it cannot."""
+        """Whether the websocket can be read in this process, which must be the one that opened it."""
         return self._connection is not None
 
     async def receive(self, limit_seconds: float) -> str | bytes | None:
         """Return the next message, or ``None`` after a timeout.
 
         Raises:
-            ClientClosed: It was closed here.
-            ConnectionFailed: The service closed it, or it broke.
+            ClientClosed: This program has closed the websocket.
+            ConnectionFailed: The service has closed the websocket, or the connection was lost.
         """
-        # Another thread may close it concurrently.
+        # A local variable, because another thread may close the websocket concurrently.
         connection = self._connection
         if connection is None:
             raise closed_error()
@@ -63,25 +63,25 @@ class AsyncLogWebsocket:
             raise self._endpoint.failed(failure) from failure
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the websocket."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
         if connection.loop is not asyncio.get_running_loop():  # asynchronous alone: no other loop can wait for it
             self._end()
-        # Unless the finalizer has ended it already.
+        # Does nothing if the finalizer has already ended the connection.
         if self._end.detach():
             with suppress(OSError, WebSocketException):
                 await connection.close()
 
 
 class AsyncLogWebsockets:
-    """Opens the websockets of a client's readers.
+    """The open websockets of a client's readers.
 
     Args:
-        endpoint: The address and the options of a connection.
-        contact: Notes whether the service responded.
-        limit_seconds: How long opening one may take.
+        endpoint: The address and the connection options of the websockets.
+        contact: A record of whether the service responds.
+        limit_seconds: The maximum time in seconds for opening a websocket.
     """
 
     def __init__(self, endpoint: WebsocketEndpoint, contact: Contact, limit_seconds: float) -> None:
@@ -92,7 +92,7 @@ class AsyncLogWebsockets:
         self._is_closed = False
 
     async def open(self, after: int, within_seconds: float) -> AsyncLogWebsocket:
-        """Open a websocket that starts after a position.
+        """Open a websocket that sends the entries after a position.
 
         Raises:
             MirrorError: The websocket could not be opened. The class of the error shows whether a retry may help.
@@ -112,7 +112,7 @@ class AsyncLogWebsockets:
         return made
 
     async def aclose(self) -> None:
-        """Close them all, and open no more."""
+        """Close all websockets, and prevent that new ones are opened."""
         self._is_closed = True
         for opened in list(self._open):
             await opened.aclose()

@@ -1,4 +1,4 @@
-"""The network of the asynchronous client: connections of httpcore, kept in a list."""
+"""The network of the asynchronous client, which reuses connections of httpcore."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from mirror_sdk._protocol.proxy_and_tls_settings import certificates_for
 
 
 class AsyncNetwork(httpx.AsyncBaseTransport):
-    """Carries requests over reused connections, through the proxy that the environment names for the address.
+    """A transport that reuses connections, and uses the proxy of the environment for the address.
 
-    A connection belongs to one request until the body of its response is closed, and is reused only if it is idle
-    afterwards. httpcore's pool counts connections instead: if a request is cancelled at the wrong moment, its
-    connection keeps its slot forever. After 100 such requests, no request is sent any more (encode/httpcore 830, 1093).
-    Here there is no count, so a connection that is lost cannot block the others.
+    A connection belongs to one request until the body of the response is closed. It is reused only if it is then idle.
+    httpcore's own pool counts connections instead. If a request is cancelled at the wrong moment, its connection keeps
+    a slot forever. After 100 of them, no request can be sent any more (encode/httpcore 830, 1093). This class has no
+    count, so a lost connection cannot block others.
 
     Args:
-        base_url: Where the requests go.
+        base_url: The address to which the requests are sent.
 
     Raises:
-        ConfigError: The proxy that the environment names cannot be used.
+        ConfigError: The proxy of the environment cannot be used.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -45,7 +45,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         self._maker: httpcore.AsyncConnectionPool | None = None
         self._lock = Lock()
         self._idle: list[httpcore.AsyncConnectionInterface] = []
-        # Weak, so that connections that are closed, or that httpcore has lost, need no removal.
+        # Weak, so that connections that are closed, or that httpcore has lost, need not be removed.
         self._open: WeakSet[httpcore.AsyncConnectionInterface] = WeakSet()
         self._is_closed = False
         # synchronous alone: self._streams = OpenStreams()
@@ -53,28 +53,28 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         # synchronous alone: self.open()
 
     def open(self) -> httpcore.AsyncConnectionPool:
-        """Prepare it, which takes a tenth of a second: an event loop does this in a thread before it sends anything.
+        """Prepare the network, which takes about 0.1 s. An event loop does this in a thread before the first request.
 
         Returns:
-            A pool that makes connections and stays empty.
+            A pool that only creates connections and stays empty.
 
         Raises:
-            ConfigError: The certificates that the environment names cannot be read.
+            ConfigError: The certificates of the environment cannot be read.
         """
         if self._maker is None:
-            # Loads the modules that anyio imports at its first use.
+            # Loads the modules that anyio imports when it is first used.
             anyio.run(anyio.sleep, 0)  # asynchronous alone
             self._maker = httpcore.AsyncConnectionPool(ssl_context=certificates_for(self._url), **self._options)
         return self._maker
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the body of the response is read on demand."""
+        """Send a request and return the response, whose body is read on demand."""
         connection = await self._connection()
         try:
             with httpx_errors():
                 response = await connection.handle_async_request(httpcore_request(request))
         except BaseException:
-            # An interrupted request leaves the connection in an unknown state, so it is not reused.
+            # After an interrupted request, the state of the connection is unknown, so it is not reused.
             await connection.aclose()
             raise
         return httpx.Response(
@@ -85,7 +85,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         )
 
     async def release(self, connection: httpcore.AsyncConnectionInterface) -> None:
-        """Keep a connection for the next request if it is idle, and close it otherwise."""
+        """Store a connection for the next request if it is idle, and close it otherwise."""
         with self._lock:
             is_reusable = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
             if is_reusable:
@@ -95,14 +95,14 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
             await connection.aclose()
 
     async def release_idle(self) -> None:
-        """Close the connections that no request uses; the next request makes a new one."""
+        """Close the connections that no request is using. The next request opens a new one."""
         with self._lock:
             connections, self._idle = self._idle, []
         for connection in connections:
             await connection.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections, also those that are in use; requests that wait for a response fail at once."""
+        """Close all connections, including those in use. Requests that wait for a response fail at once."""
         # synchronous alone: self._streams.hang_up()
         with self._lock:
             self._is_closed = True
@@ -112,10 +112,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
         # synchronous alone: self._streams.close()
 
     async def _connection(self) -> httpcore.AsyncConnectionInterface:
-        """Return the connection that was used last, or a new connection.
-
-        Close connections that were idle for too long.
-        """
+        """Return the most recently used connection or a new one, and close those that were idle for too long."""
         with self._lock:
             expired = [connection for connection in self._idle if connection.has_expired()]
             self._idle = [connection for connection in self._idle if connection not in expired]
@@ -130,7 +127,7 @@ class AsyncNetwork(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a response; closing it releases the connection."""
+    """The body of a response, which releases the connection when it is closed."""
 
     def __init__(
         self, response: httpcore.Response, connection: httpcore.AsyncConnectionInterface, network: AsyncNetwork
@@ -146,7 +143,7 @@ class _Body(httpx.AsyncByteStream):
                 yield chunk
 
     async def aclose(self) -> None:
-        """Release the connection, once; it is closed if this is cancelled."""
+        """Release the connection. Later calls do nothing. If this call is cancelled, the connection is closed."""
         if self._is_closed:
             return
         self._is_closed = True

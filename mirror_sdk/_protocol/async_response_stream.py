@@ -1,7 +1,7 @@
-"""The body of a response as it arrives on an event loop; the counterpart of ``response_stream``.
+"""The body of a response while it arrives on an event loop. ``response_stream`` is the synchronous counterpart.
 
-A synchronous reader waits for the network itself. Here the loop fetches each chunk for the reading thread, which can be
-stopped.
+A synchronous reader waits for the network itself. With an event loop, the loop fetches each chunk for a reading thread,
+which can be stopped.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
 T = TypeVar("T")
 
 _CHUNK_BYTES = 1024 * 1024
-"""Number of bytes of a response that the loop collects before the reading thread gets them."""
+"""The number of bytes of a response that the loop collects before it passes them to the reading thread."""
 
 
 async def read_streamed(
     read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], response: httpx.Response, deadline: Deadline
 ) -> T:
-    """Read the headers and the body in a thread, the body as it arrives.
+    """Read the headers and the body of a response in a thread, while the body arrives.
 
-    If this is cancelled, it waits for the thread to end.
+    A cancelled call waits until the thread has ended.
     """
     chunks = _Chunks(iter_chunks(response, deadline, _CHUNK_BYTES))
     body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
-    # Reading takes a while, and other tasks run in the meantime.
+    # In a thread, because reading takes a while and other tasks must continue.
     reading = asyncio.ensure_future(asyncio.to_thread(read, response.headers, body))
     try:
         return await asyncio.shield(reading)
     finally:
-        # The thread reads from the response, which the caller closes next.
+        # The thread must end first, because the caller closes the response next.
         chunks.stop()
         await asyncio.wait([reading])
         if not reading.cancelled():
-            # Otherwise asyncio reports an exception that was never retrieved.
+            # Otherwise asyncio would report that the exception of the thread was never retrieved.
             reading.exception()
 
 
 class _Chunks:
-    """The chunks that arrive on the loop, for a thread to iterate over; each is fetched on demand."""
+    """The chunks of a response, which the loop fetches on demand for a thread that iterates over them."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self._chunks = chunks
@@ -73,7 +73,7 @@ class _Chunks:
         return chunk
 
     def stop(self) -> None:
-        """Make the current wait and all later ones of the thread fail."""
+        """Cancel the current wait of the thread, and let all later ones fail."""
         with self._lock:
             self._is_stopped = True
             if self._awaited is not None:
@@ -84,10 +84,10 @@ class _Chunks:
 
 
 async def iter_chunks(response: httpx.Response, deadline: Deadline, min_bytes: int = 1) -> AsyncGenerator[bytes]:
-    """Yield the decompressed body as it arrives; some transports have read it already.
+    """Yield the decompressed body of a response while it arrives. Some transports have already read it.
 
-    If you do not read this generator to its end, close it. Otherwise the loop closes it in a task that no code waits
-    for. Each chunk is of at least ``min_bytes`` compressed bytes.
+    Each chunk contains at least ``min_bytes`` compressed bytes. Close this generator if you do not read it to the end.
+    Otherwise the loop closes it in a task that no code awaits.
 
     Raises:
         httpx.ReadTimeout: The timeout of the call expired.

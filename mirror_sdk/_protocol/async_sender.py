@@ -1,4 +1,4 @@
-"""Sends operations over httpx; the only module that sends HTTP and translates its errors."""
+"""The sender of operations over httpx. No other module sends HTTP requests and translates their errors."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ T = TypeVar("T")
 
 
 class AsyncSender(SenderBase):
-    """A connection pool with the address and the access key, for any number of tasks of one event loop.
+    """A sender with a connection pool, the address and the access key, for any number of tasks of one event loop.
 
-    A child process gets its own pool; a transport that was passed stays, without its earlier connections.
+    A child process gets its own pool. A transport that the caller passed is used there, too, but without its earlier
+    connections.
     """
 
     def __init__(
@@ -57,20 +58,20 @@ class AsyncSender(SenderBase):
         self._is_prepared = False  # asynchronous alone
         self._transport = transport
         self._connections = Connections()
-        # Guards both pools: in a child process, several threads may need the first pool at once.
+        # Guards both pools, because several threads of a child process may need the first pool at the same time.
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Leave the connections to the parent."""
+        """Close the connections in the child process without affecting the parent."""
         self._connections.close_in_child()
         self._limiter = LoopLimiter()  # asynchronous alone: the loop is the parent's, too
         pool = self._pool
-        # A closed client stays closed in the child, and a transport that was passed is used there, too.
+        # A closed client stays closed in the child process, and a transport that the caller passed is used there, too.
         if pool is not None and isinstance(pool.carrier, AsyncNetwork) and not pool.is_closed:
-            # Its end would take the connections out of the parent's loop, which waits for them in the kernel.
+            # Deleting the pool would remove the connections from the parent's loop, which shares its kernel object.
             abandon_in_child(pool)  # asynchronous alone
             self._is_prepared = False  # asynchronous alone
             self._pool = None
@@ -80,21 +81,19 @@ class AsyncSender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool.
-
-        A child process makes its own pool when it first sends something. Most children never send anything.
-        """
+        """The connection pool. A child process creates its own when it first sends a request, which most never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
             return self._pool
 
     async def prepare(self) -> None:  # asynchronous alone
-        """Do in a thread the work before the first request that would block the loop.
+        """Perform the work before the first request in a thread, because it would block the loop.
 
         Raises:
-            ClientClosed: It was closed.
-            ConfigError: The certificates that the environment names cannot be read, or as for :meth:`send`.
+            ClientClosed: The client was closed.
+            ConfigError: The certificates of the environment cannot be read, or no usable event loop is running; see
+            :meth:`send`.
         """
         if self._is_prepared:
             return
@@ -105,7 +104,7 @@ class AsyncSender(SenderBase):
                 await run_in_thread(self._prepare)
 
     def _prepare(self) -> None:  # asynchronous alone
-        # With the first model pydantic searches all installed packages for plugins.
+        # When the first model is built, pydantic searches all installed packages for plugins.
         ErrorBody.model_rebuild()
         carrier = (self._before or self._http).carrier
         if isinstance(carrier, AsyncNetwork):
@@ -113,35 +112,35 @@ class AsyncSender(SenderBase):
         self._is_prepared = True
 
     async def aclose(self) -> None:
-        """Close the connections, also twice. Those of an event loop that has ended are dropped."""
+        """Close the connections. Those of an event loop that has ended are dropped. A second call has no effect."""
         self._limiter.cancel_prioritized()  # asynchronous alone
         with self._limiter.ended_loop_ignored():
             await self._http.aclose()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client was closed."""
         return self._http.is_closed
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests go over the network, and not to another transport."""
+        """Whether requests are sent over the network instead of another transport."""
         return isinstance(self.carrier, AsyncNetwork)
 
     @property
     def carrier(self) -> httpx.AsyncBaseTransport:
-        """The transport of the requests."""
+        """The transport that sends the requests."""
         return self._http.carrier
 
     def replace_transport(self, transport: httpx.AsyncBaseTransport, clock: ClientClock) -> None:
-        """Send requests to another transport with its own clock, until :meth:`restore_transport`.
+        """Send requests to another transport with its own clock, until :meth:`restore_transport` is called.
 
         Raises:
-            ClientClosed: It was closed.
-            InvalidValue: The transport is replaced already.
+            ClientClosed: The client was closed.
+            InvalidValue: The transport has already been replaced.
         """
         self.require_open()
-        # Before the lock, which the property acquires itself.
+        # Before the lock, because the property acquires it, too.
         before = self._http
         with self._making:
             if self._before is not None:
@@ -150,7 +149,7 @@ class AsyncSender(SenderBase):
             self.clock: ClientClock = clock
 
     async def restore_transport(self) -> None:
-        """Use the original transport again; a client that was closed in between stays closed."""
+        """Use the original transport again. A client that was closed in the meantime stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
@@ -159,23 +158,24 @@ class AsyncSender(SenderBase):
             await self._http.aclose()
 
     def prioritize(self, task: asyncio.Task[None]) -> None:  # asynchronous alone
-        """Send no other requests before this task of the running loop, which sends some itself, has ended."""
+        """Delay all other requests until this task of the running loop has ended. The task itself can send requests."""
         self._limiter.prioritize(task)
 
     async def send(self, operation: Operation[T], timeout: float | None = None) -> T:
-        """Send an operation and read the response. If the response was lost and a repetition is safe, send it again.
+        """Send an operation and return its result. If a response is lost, repeat the request if that is safe.
 
         Args:
             operation: The operation.
-            timeout: How long all of it may take; ``None`` is the client's limit plus the hold of the operation.
+            timeout: The timeout of the whole call in seconds. The default is the timeout of the client plus the hold
+                time of the operation.
 
         Raises:
             APIError: The service responded with an error.
-            CallTimeout: It took too long.
-            ClientClosed: It was closed.
-            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
-            ConnectionFailed: There was no response, not even at the last attempt.
-            UnexpectedResponse: The response does not follow this interface.
+            CallTimeout: The call took too long.
+            ClientClosed: The client was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConnectionFailed: The service did not respond, not even at the last attempt.
+            UnexpectedResponse: The response does not follow the interface of the service.
         """
         self._limiter.require_loop()  # asynchronous alone
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
@@ -197,20 +197,21 @@ class AsyncSender(SenderBase):
         read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
-        """Send an operation and read the response as it arrives. Once the response has started, nothing is sent again.
+        """Send an operation and read the response while it arrives. After its first byte, the request is not repeated.
 
         Args:
             operation: The operation.
-            read: Takes the headers and the body, in a thread.
-            timeout: How long all of it may take; with ``None`` the client's limit applies to each step of the response.
+            read: A function that reads the response. It receives the headers and the body, in a thread.
+            timeout: The timeout of the whole call in seconds. With ``None``, the client's timeout applies to each step
+                of the response.
 
         Raises:
             APIError: The service responded with an error.
-            CallTimeout: It took too long.
-            ClientClosed: It was closed.
-            ConfigError: No asyncio event loop is running, or the client has already used a different loop.
-            ConnectionFailed: There was no response, or it broke off.
-            UnexpectedResponse: The response does not follow this interface.
+            CallTimeout: The call took too long.
+            ClientClosed: The client was closed.
+            ConfigError: There is no asyncio event loop, or it is another one than before.
+            ConnectionFailed: The service did not respond, or the connection was lost during the response.
+            UnexpectedResponse: The response does not follow the interface of the service.
         """
         self._limiter.require_loop()  # asynchronous alone
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
@@ -229,14 +230,14 @@ class AsyncSender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time left for the pause.
+            CallTimeout: The pause is longer than the rest of the call's time.
         """
         self.require_time(pause, deadline)
         await self._sleep(pause.seconds)
 
     @asynccontextmanager
     async def _slot(self, operation: Operation[Any], deadline: Deadline) -> AsyncIterator[None]:  # asynchronous alone
-        """Use one of the slots for concurrent requests; a held poll needs none."""
+        """Use one of the slots for concurrent requests. A poll that the service holds needs no slot."""
         if operation.hold_seconds:
             yield
             return
@@ -251,7 +252,7 @@ class AsyncSender(SenderBase):
             self._limiter.release()
 
     async def _start(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """Return the response without its body; an error is read and raised."""
+        """Return a successful response without its body. For an error, read the body and raise the error."""
         response = await self._open(operation, deadline)
         if not response.is_success:
             operation.finish(await self._read(operation, response, deadline))
@@ -268,7 +269,7 @@ class AsyncSender(SenderBase):
             await self._sleep(pause_seconds)
 
     async def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
-        """Return the response without its body; the caller closes it."""
+        """Return the response without its body. The caller closes it."""
         await self.prepare()  # asynchronous alone
         http = self._http
         self.require_open()
@@ -284,7 +285,7 @@ class AsyncSender(SenderBase):
         return response
 
     async def _read(self, operation: Operation[Any], response: httpx.Response, deadline: Deadline) -> HTTPResponse:
-        """Return the response with its body, and close it."""
+        """Return the response with its body, after closing it."""
         try:
             collector = BodyCollector(response)
             async with aclosing(iter_chunks(response, deadline)) as chunks:
@@ -296,7 +297,7 @@ class AsyncSender(SenderBase):
         except UnexpectedResponse:
             if response.is_success:
                 raise
-            # The status of an error is enough, even if its body cannot be read.
+            # For an error, the status is enough if the body cannot be read.
             return Received(response.status_code, response.headers, b"")
         finally:
             await response.aclose()
@@ -304,7 +305,7 @@ class AsyncSender(SenderBase):
 
 
 class _Pool(httpx.AsyncClient):
-    """The headers and cookies of all requests, and their transport."""
+    """The headers and cookies of all requests, and the transport that sends them."""
 
     def __init__(self, headers: dict[str, str], carrier: httpx.AsyncBaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)

@@ -1,4 +1,4 @@
-"""Reading the notification log over a websocket, from its own position. Source: wire.md 4."""
+"""A reader of the notification log over a websocket, which has its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from mirror_sdk.errors import MirrorError
 
 
 class AsyncWebsocketLogReader(AsyncLogReader):
-    """A reader of the log over a websocket.
+    """A reader of the notification log over a websocket.
 
-    A websocket only sends entries, and never reports that there are none. So a poll with an immediate response reads
-    the current entries, and finds the reason if the service closed the websocket.
+    A websocket only sends entries, and does not report the end of the log. To read only the current entries, the reader
+    therefore uses a poll with an immediate response. If the service closed the websocket, such a poll also shows the
+    reason.
 
     Args:
-        send: Sends those polls.
-        sockets: Makes the websocket, and a new websocket after it ended.
-        after: Position to continue from; without one, :meth:`go_to_end` finds it.
+        send: A function that sends the polls.
+        sockets: Opens the websocket, and opens a new one when it has ended.
+        after: The position to start after. By default, :meth:`go_to_end` determines it.
     """
 
     def __init__(self, send: AsyncSend, sockets: AsyncLogWebsockets, *, after: int | None = None) -> None:
@@ -29,16 +30,16 @@ class AsyncWebsocketLogReader(AsyncLogReader):
         self._socket: AsyncLogWebsocket | None = None
 
     async def open(self, within_seconds: float) -> None:
-        """Open the websocket now, to find out whether the service offers websockets.
+        """Open the websocket now, to check that the service supports it.
 
         Raises:
-            MirrorError: None is.
+            MirrorError: The websocket could not be opened.
         """
         await self.go_to_end(within_seconds)
         self._socket = await self._sockets.open(self.position or 0, within_seconds)
 
     def at(self, position: int | None) -> Self:
-        """Return another reader of the same log, from this position."""
+        """Return a separate reader of the same log that starts after this position."""
         return type(self)(self._send, self._sockets, after=position)
 
     async def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:
@@ -50,14 +51,14 @@ class AsyncWebsocketLogReader(AsyncLogReader):
             ended, self._socket = self._socket, None
             if ended is None:
                 raise
-            # The service closed an open websocket. If it no longer accepts the key, the poll fails and says so.
+            # The service closed the websocket. If the access key is no longer valid, this poll raises the error.
             await ended.aclose()
             await super()._poll(0, within_seconds)
             raise
         return poll or await super()._poll(0, within_seconds)
 
     async def _receive(self, after: int, hold_seconds: float, within_seconds: float) -> Poll | None:
-        """Return the first message with new entries, or ``None`` after a timeout."""
+        """Return the first message with new entries, or ``None`` if none arrives within ``hold_seconds``."""
         until = self._clock() + hold_seconds
         if self._socket is None or not self._socket.is_usable:
             self._socket = await self._sockets.open(after, within_seconds)

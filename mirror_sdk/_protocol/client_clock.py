@@ -1,4 +1,4 @@
-"""The source of times and ids of a client. A cassette replays the recorded times and ids."""
+"""The clocks and ids of a client. A subclass replays the ones in a cassette."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from datetime import UTC, datetime
 
 
 class ClientClock:
-    """The clocks of this machine, and random ids."""
+    """The clocks of this machine, and a generator of random ids."""
 
     def new_async_id(self) -> str:
-        """Return an id that no other request has."""
+        """Return a unique async-id for a request."""
         return uuid.uuid4().hex
 
     def now(self) -> datetime:
-        """Return when the last response arrived, which is now."""
+        """Return the time at which the last response arrived, which is the current time."""
         return datetime.now(UTC)
 
     def seconds(self) -> float:
-        """Return the time of a monotonic clock."""
+        """Return the time of a monotonic clock in seconds."""
         return time.monotonic()
 
     def started_seconds(self, started: float, async_id: str) -> float:  # noqa: ARG002 - a cassette goes by it
-        """Return when a device request started; ``started`` is that time by :meth:`seconds`."""
+        """Return the time at which a device request started. ``started`` is that time according to :meth:`seconds`."""
         return started
 
     def received_seconds(self) -> float:
-        """Return when the last response arrived, by the same clock."""
+        """Return the time at which the last response arrived, by the monotonic clock."""
         return time.monotonic()
 
     def waiting_seconds(self) -> float:
-        """Return the time of the clock for waits."""
+        """Return the time of the clock that measures waits, in seconds."""
         return time.monotonic()

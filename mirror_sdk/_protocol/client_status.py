@@ -1,4 +1,4 @@
-"""The status of a client: the last contact with the service, and the requests that wait."""
+"""The status of a client: its last contact with the service, and its pending requests."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from mirror_sdk.errors import ConnectionFailed, MirrorError
 from mirror_sdk.wire.model import JsonForm
 
 Channel: TypeAlias = Literal["long polling", "webhook", "websocket"]
-"""The channel that delivers notifications."""
+"""The kind of channel that delivers notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientStatus(JsonForm):
-    """The state of a client, from ``client.notifications.status()``, which sends no request.
+    """The status of a client, which ``client.notifications.status()`` returns without sending a request.
 
     Attributes:
         base_url: The address of the service.
         channel: The channel that delivers notifications.
-        is_channel_replaced: Whether another program with this key removed or replaced the webhook of this client. This
-            client then reads the notification log instead. It notices this only when a reader misses an entry.
-        last_response_at: When the service last sent a response or an error, by the clock of this machine.
-        failures: The number of requests in a row without a response.
-        last_failure: Why the last request or poll failed; ``None`` if it succeeded.
-        retry_in_seconds: The seconds until the next poll, if the last one failed.
-        position: The number of the last log entry that was read for responses; ``None`` before the first request.
-        waiting: The number of device requests of this client that wait for their response.
+        is_channel_replaced: Whether another program with this access key has removed or replaced the webhook of this
+            client. This client then reads the notification log instead. It detects the change only when a reader misses
+            an entry.
+        last_response_at: The time at which the service last sent a response or an error, by the clock of this machine.
+        failures: The number of consecutive requests without a response.
+        last_failure: The reason why the last request or poll failed, or ``None`` if it succeeded.
+        retry_in_seconds: How many seconds remain until the next poll, if the last one failed.
+        position: The number of the last log entry that was read for responses, or ``None`` before the first request.
+        waiting: The number of device requests of this client that are waiting for their response.
         unclaimed: The number of stored responses to other requests of this key.
         unreadable: The number of entries that this version could not read.
         duplicates: The number of responses that arrived more than once.
-        dropped: The number of unclaimed responses that were dropped for newer ones.
+        dropped: The number of unclaimed responses that were deleted to make room for newer ones.
         watches: The number of running watches.
     """
 
@@ -54,11 +55,11 @@ class ClientStatus(JsonForm):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the last request had a response."""
+        """Whether the service responded to the last request."""
         return self.last_response_at is not None and self.failures == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all attributes and ``is_connected`` for any JSON encoder, with the message of ``last_failure``."""
+        """Return all attributes and ``is_connected`` for any JSON encoder, with ``last_failure`` as a string."""
         return {**JsonForm.to_dict(self), "is_connected": self.is_connected}
 
     def __repr__(self) -> str:
@@ -76,7 +77,7 @@ class ClientStatus(JsonForm):
 
 
 class Contact:
-    """The last contact with the service."""
+    """A record of the last contact with the service."""
 
     def __init__(self) -> None:
         self.last_response_at: datetime | None = None
@@ -84,13 +85,13 @@ class Contact:
         self.failures: int = 0
 
     def succeeded(self) -> None:
-        """Note a response or an error."""
+        """Record that the service sent a response or an error."""
         self.last_response_at = datetime.now(UTC)
         self.last_failure = None
         self.failures = 0
 
     def failed(self, failure: ConnectionFailed) -> None:
-        """Note a request without a response."""
+        """Record that a request had no response."""
         self.last_failure = failure
         self.failures += 1
 

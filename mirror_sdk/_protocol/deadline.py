@@ -1,4 +1,4 @@
-"""The time limit of a call: of all its attempts, the pauses between them, each page and the body of each response."""
+"""The deadline of a call, which covers all attempts, pauses, pages and response bodies."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Self
 from mirror_sdk._arguments import seconds
 
 PROGRESS_BYTES = 64 * 1024
-"""Number of bytes of a long response that have to arrive before its limit restarts."""
+"""The number of bytes of a long response after whose arrival the time limit restarts."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
-"""The time by which a timer may end too early. A loop that waits for the exact end would then wait again."""
+"""The tolerance for timers that end too early, in seconds. Without it, a loop would have to wait a second time."""
 
 
 class Deadline(float):
-    """The seconds that a call may take, and those that are left.
+    """The maximum duration of a call in seconds, which also knows how much of it is left.
 
-    As a number it is the total limit, so it can be passed as any timeout, also to httpx. Each method passes its
-    deadline on, so that all requests of a call end at one time.
+    As a number, a deadline is the total duration, so it can be passed as any timeout, including those of httpx. Each
+    method passes its deadline on, so that all requests of a call end at the same time.
 
     Args:
-        limit_seconds: How long the call may take.
-        clock: A monotonic clock, in seconds.
+        limit_seconds: The maximum duration of the call in seconds.
+        clock: A monotonic clock in seconds.
     """
 
     __slots__ = ("_clock", "_ends_at")
@@ -39,42 +39,42 @@ class Deadline(float):
 
     @property
     def left(self) -> float:
-        """The seconds that are left."""
+        """The remaining time in seconds."""
         return max(0.0, self._ends_at - self._clock())
 
     @property
     def is_over(self) -> bool:
-        """Whether hardly any time is left."""
+        """Whether the deadline has been reached, except for a small tolerance."""
         return self.left <= _EARLY_SECONDS
 
     def to_connect(self, longest_seconds: float) -> Deadline:
-        """Return the deadline for making a connection."""
+        """Return the deadline for opening a connection."""
         return Deadline(min(longest_seconds, self.left), self._clock)
 
     @property
     def max_pause(self) -> float:
-        """The longest pause before another attempt, in seconds."""
+        """The maximum pause before another attempt, in seconds."""
         return self.left
 
     @property
     def overrun(self) -> str:
-        """The message of a time-out."""
+        """The error message for a call that took too long."""
         return f"the whole call took longer than timeout={self:g} s; pass a longer timeout="
 
     def begin_attempt(self) -> None:
-        """Note that an attempt starts. A limit for the whole call continues; see :class:`Pace`."""
+        """Start an attempt. The limit of a whole call continues, unlike that of a :class:`Pace`."""
 
     def begin_wait(self) -> None:
-        """Note that the wait for a chunk of the response starts."""
+        """Start to wait for a chunk of the response."""
 
     def arrived(self, byte_count: int) -> None:
-        """Note that bytes of the response arrived."""
+        """Record that bytes of the response have arrived."""
 
 
 def wait_of(timeout: object) -> Deadline | None:
-    """Return the deadline of a wait that starts now, or ``None`` for the default wait.
+    """Return the deadline of a wait that starts now, or ``None`` for the default duration.
 
-    With 0 the caller only reads what has arrived. With infinity it waits forever.
+    With 0, the caller only reads entries that have already arrived. With infinity, it waits forever.
 
     Raises:
         InvalidValue: ``timeout`` is not a valid number of seconds.
@@ -83,19 +83,19 @@ def wait_of(timeout: object) -> Deadline | None:
 
 
 def left_of(limit_seconds: float) -> float:
-    """Return what is left of a limit, which may be a deadline."""
+    """Return the remaining seconds of a limit, which may be a deadline or a plain number."""
     return limit_seconds.left if isinstance(limit_seconds, Deadline) else limit_seconds
 
 
 def rest_of(wait: float) -> float:
-    """Return what is left of a wait. It is never 0 unless the wait is 0, because 0 has a special meaning."""
+    """Return the remaining seconds of a wait. The result is 0 only if the wait is 0, which has a special meaning."""
     return max(left_of(wait), _LEAST_SECONDS) if wait else wait
 
 
 class Pace(Deadline):
-    """The limit of a response of any length: the seconds of waiting for each step of it.
+    """The deadline of a response of any length. It limits the waiting time for each 64 KiB of the response.
 
-    The time that the reader spends on a step does not count.
+    The time that the reader spends on processing does not count.
     """
 
     __slots__ = ("_arrived", "_left")
@@ -105,12 +105,12 @@ class Pace(Deadline):
 
     @property
     def max_pause(self) -> float:
-        """The longest pause before another attempt, in seconds."""
+        """The maximum pause before another attempt, in seconds."""
         return float(self)
 
     @property
     def overrun(self) -> str:
-        """The message of a time-out."""
+        """The error message for a response that was too slow."""
         return (
             f"less than {PROGRESS_BYTES // 1024} KiB of the response arrived within {self:g} s; create the client with"
             " a larger timeout=. Or pass timeout= to this call: it then limits the whole call instead of each"
@@ -118,16 +118,16 @@ class Pace(Deadline):
         )
 
     def begin_attempt(self) -> None:
-        """Restart the limit."""
+        """Restart the limit at the start of an attempt."""
         self._arrived, self._left = 0, float(self)
         self.begin_wait()
 
     def begin_wait(self) -> None:
-        """Continue the step."""
+        """Continue the limit of the current part of the response."""
         self._ends_at = self._clock() + self._left
 
     def arrived(self, byte_count: int) -> None:
-        """Restart the limit after a complete step."""
+        """Record that bytes have arrived, and restart the limit after each 64 KiB."""
         self._arrived += byte_count
         if self._arrived >= PROGRESS_BYTES:
             self._arrived, self._left = 0, float(self)

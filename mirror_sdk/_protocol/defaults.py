@@ -1,4 +1,4 @@
-"""Defaults of both kinds of clients."""
+"""Default values for both kinds of clients."""
 
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_MAX_RETRIES = 2
@@ -6,12 +6,12 @@ DEFAULT_IDLE_SECONDS = 60.0
 DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
-"""The maximum number of bytes of one snapshot: about the size of a snapshot of a million devices."""
+"""The maximum size of a snapshot in bytes, which is enough for about a million devices."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
-"""The maximum delay of the 202 of a single waiting request, for its response; most devices respond sooner."""
+"""The maximum delay in seconds of the 202 of a single request for its response. Most devices respond sooner."""
 MAX_ERRORS = 100
 MAX_FETCH_SECONDS = 25.0
-"""The longest fetch of current entries, if new ones arrive as fast as they are read."""
+"""The maximum duration of fetching the current entries, because new ones may arrive as fast as they are read."""
 MAX_FETCH_PAUSE_SECONDS = 2.0
-"""The longest pause within such a fetch. It allows about three retries, but none while the service is down or busy."""
+"""The maximum pause during such a fetch. It allows about three retries, but none while the service is down."""

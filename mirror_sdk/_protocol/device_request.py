@@ -1,5 +1,5 @@
 # Made from async_device_request.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The handle of a device request, with its response once that has arrived.
+"""The handle of a device request, which provides the response when it has arrived.
 
 Source: specification E2 and 6; wire.md 2 and 5.
 """
@@ -24,7 +24,7 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class DeviceRequest(AcceptedRequest):
     """A device request in progress, from ``client.requests.begin_read()``, ``begin_write()`` or ``begin_execute()``.
 
-    The client fetches the response while your program waits for it. You can wait again after a time-out. Dropping this
+    The client fetches the response while your program waits for it. You can wait again after a timeout. Deleting this
     object does not cancel the request.
     """
 
@@ -35,10 +35,10 @@ class DeviceRequest(AcceptedRequest):
         return f"<DeviceRequest {self.method} {self.path} of device {self.device_id}, {self.async_id}, {state}>"
 
     def done(self) -> bool:
-        """Return whether the response has arrived. This reads the current entries of the log, and does not wait.
+        """Return whether the response has arrived, by reading the current entries of the log without waiting.
 
         The client retries temporary failures for a few seconds. If it still cannot reach the service, the result is
-        false, and ``result(timeout=0)`` raises an error with the reason.
+        false. ``result(timeout=0)`` then raises an error with the reason.
 
         Raises:
             APIError: The service responded to the poll with an error.
@@ -52,20 +52,21 @@ class DeviceRequest(AcceptedRequest):
         return is_done
 
     def result(self, timeout: float | None = None) -> Value:
-        """Wait for the response, and return its value.
+        """Wait for the response and return its value.
 
-        The response to a write or an execution often has no value. The result then has the kind ``NONE``.
+        The response to a write or an execution often contains no value. In this case, the result has the kind ``NONE``.
 
         Args:
-            timeout: Seconds to wait, possibly one more, because the protocol uses whole seconds. 0 only reads the
-                current entries of the log. By default slightly longer than ``expiry_seconds``, and a minute at most.
+            timeout: How many seconds to wait. The call may take one second longer, because the protocol uses whole
+                seconds. With 0, it only reads the current entries of the log. The default is slightly longer than
+                ``expiry_seconds``, but at most a minute.
 
         Raises:
             DeviceRequestFailed: The request failed. The subclass depends on the category.
-            WaitTimeout: The response has not arrived in time; wait again. If it may be among lost entries of the log,
-                the client also warns with :class:`GapWarning`.
+            WaitTimeout: The response has not arrived in time. You can wait again. If the response may be among lost
+                entries of the log, the client also issues a :class:`GapWarning`.
             APIError: The service responded to the poll with an error.
-            InvalidValue: ``timeout`` is not a number of seconds, 0 or more.
+            InvalidValue: ``timeout`` is not a number of seconds that is 0 or more.
 
         >>> request = client.requests.begin_read(station, "/3303/0/5700")
         >>> request.result(timeout=10).kind
@@ -78,12 +79,12 @@ class DeviceRequest(AcceptedRequest):
         return self.read_value(response)
 
     def exception(self, timeout: float | None = None) -> DeviceRequestFailed | None:
-        """Wait for the response, and return the error of the request; ``None`` if the request succeeded.
+        """Wait for the response and return the error of the request, or ``None`` if the request succeeded.
 
-        For ``timeout``, see :meth:`result`.
+        The argument ``timeout`` is the same as in :meth:`result`.
 
         Raises:
-            WaitTimeout: The response has not arrived in time; wait again.
+            WaitTimeout: The response has not arrived in time. You can wait again.
             APIError: The service responded to the poll with an error.
 
         >>> request = client.requests.begin_write(station, "/3303/0/5700", 30.0, allow_read_only=True)
@@ -95,7 +96,7 @@ class DeviceRequest(AcceptedRequest):
 
     def _wait(self, timeout: float | None) -> AsyncResponse:
         timeout_seconds = self.default_timeout_seconds if timeout is None else seconds("timeout", timeout)
-        # A deadline is passed on as it is, because a part of its time may be over.
+        # A deadline is passed on unchanged, because a part of its time may already be over.
         response = self._router.wait(self._awaited_response, rest_of(timeout_seconds if timeout is None else timeout))
         if response is None:
             warn_of_loss([self], self._router.called_from)
@@ -104,16 +105,16 @@ class DeviceRequest(AcceptedRequest):
 
 
 def wait_for_response(request: DeviceRequest, timeout_seconds: float) -> bool:
-    """Return whether the response came in that time. :func:`warn_of_loss` reports lost entries.
+    """Return whether the response arrived within this time. :func:`warn_of_loss` reports lost entries.
 
     Raises:
-        MirrorError: A failure that waiting would not fix.
+        MirrorError: A request failed for a reason that waiting would not fix.
     """
     return request._router.wait(request._awaited_response, timeout_seconds) is not None
 
 
 def fetch_responses(requests: Iterable[object]) -> None:
-    """Read the current entries of the log, once for all requests of a client; a closed client reads nothing.
+    """Read the current entries of the log once for all requests of a client. A closed client reads nothing.
 
     Raises:
         MirrorError: The log could not be read, and another attempt would not help.

@@ -1,6 +1,6 @@
-"""Events that a reader delivered and the program has not yet received, and the position after those it received.
+"""A buffer of events that the reader has received and the program has not, and the program's position in the log.
 
-Nothing in here waits or does I/O.
+This module does not wait and performs no I/O.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from mirror_sdk.wire.log_entries import Batch
 
 
 class Patience:
-    """The maximum wait of a step for an event: the limit while the service responds, and the limit during an outage.
+    """The limits of a wait for an event. One applies while the service responds, the other one during an outage.
 
-    An outage does not count as time without events, which restarts after it.
+    An outage does not count as time without events. After it, that time starts again.
 
     Args:
-        idle_seconds: How long to wait while the service responds.
-        outage_seconds: How long an outage may last; ``None`` for no limit, or 0 if ``idle_seconds`` is 0.
-        clock: Seconds.
+        idle_seconds: The maximum waiting time in seconds while the service responds.
+        outage_seconds: The maximum duration of an outage in seconds. ``None`` means no limit, or 0 if ``idle_seconds``
+            is 0.
+        clock: A function that returns the current time in seconds.
     """
 
     def __init__(self, idle_seconds: float, outage_seconds: float | None, clock: Callable[[], float]) -> None:
@@ -39,48 +40,48 @@ class Patience:
 
     @property
     def left_seconds(self) -> float:
-        """The seconds that are left of the current limit; negative when it is over."""
+        """The remaining seconds of the current limit. The number is negative when the limit is over."""
         return self._ends_at - self._clock()
 
     def poll_limit_seconds(self, hold_seconds: float) -> float:
-        """Return how long a poll may take that the service may hold for ``hold_seconds``."""
+        """Return the maximum duration of a poll that the service may hold for ``hold_seconds``."""
         usual_seconds = poll_limit(self._idle_seconds, self.left_seconds)
-        # A step that only reads the present entries has no limit of its own.
+        # A step that only reads the current entries has no limit of its own.
         if not self._idle_seconds:
             return usual_seconds
-        # A poll without a response must not last longer than an outage may.
+        # A poll without a response must not last longer than an outage is allowed to.
         return min(usual_seconds, poll_limit(hold_seconds, hold_seconds) + self._outage_seconds)
 
     def note(self, failure: MirrorError | None, began_at: float) -> None:
-        """Note whether a read that started at ``began_at`` failed.
+        """Record whether a read that started at ``began_at`` failed.
 
         Raises:
-            MirrorError: The failure, if the outage has lasted too long.
+            MirrorError: The outage has lasted too long. The error is the failure of the last read.
         """
         if failure is None:
             if self._is_outage:
                 self._is_outage, self._ends_at = False, self._clock() + self._idle_seconds
             return
         if not self._is_outage:
-            # From the start of the read that failed: the service did not respond during that time either.
+            # The outage began with the failed read, because the service did not respond during that time either.
             self._is_outage, self._ends_at = True, began_at + self._outage_seconds
         if self.left_seconds <= 0:
             raise failure
 
 
 class EventBuffer:
-    """A buffer of events, filtered.
+    """A buffer of received events, which applies a filter.
 
     Args:
-        position: Number of the entry after which they start; ``None`` while it is not known.
+        position: The number of the entry after which the events start, or ``None`` until it is known.
         limit: The maximum number of events to return.
-        accepts: The filter.
-        called_from: The line that warnings point at if no line of the program calls.
+        accepts: The filter, which returns whether to include an event.
+        called_from: The line at which warnings point if no line of the program is calling this package at the moment.
 
     Attributes:
-        position: Number of the entry to continue after, exact after each event. It also counts events
-            that filters leave out.
-        skipped: Called with each event that the filter omits; ``None`` by default.
+        position: The number of the entry to continue after. It is exact after each event, and includes events that
+            filters leave out.
+        skipped: A function that is called with each event that the filter leaves out, or ``None``.
     """
 
     def __init__(
@@ -101,22 +102,22 @@ class EventBuffer:
 
     @property
     def is_over(self) -> bool:
-        """Whether ``limit`` events were returned."""
+        """Whether ``limit`` events have been returned."""
         return self._left == 0
 
     def end(self) -> None:
-        """Let the buffer return no more events."""
+        """End the buffer, so that it returns no more events."""
         self._left = 0
 
     def add(self, batch: Batch, received_at: datetime) -> None:
-        """Add a batch, once all events of the previous one were returned, and warn of a gap."""
+        """Add a batch after all events of the previous one have been returned, and warn if there is a gap."""
         self._events, self._warned = read_positions(batch, self.position, received_at), set()
         self._end = batch.seq
         warn_of_gap(batch.gap, (), self._called_from)
 
     def pop(self) -> Event | None:
-        """Return the next event; ``None`` if there is none."""
-        # The iterator continues where the previous call returned.
+        """Return the next event, or ``None`` if the buffer is empty."""
+        # The iterator continues where the previous call stopped.
         for event, position in self._events:
             if self.accepts(event):
                 self._warn(event, position)
@@ -131,10 +132,10 @@ class EventBuffer:
         return None
 
     def _warn(self, event: Event, position: int | None) -> None:
-        """Warn of unreadable entries, once for each list."""
+        """Warn if the event is an unreadable entry, once for each list of the message."""
         unreadable = unreadable_keys([event]) - self._warned
         if unreadable:
-            # If warnings are errors, the event comes at the next step.
+            # If the program turns warnings into errors, the next step returns the event.
             self._events = chain([(event, position)], self._events)
             self._warned |= unreadable
             warn_of_gap(None, unreadable, self._called_from)

@@ -1,4 +1,4 @@
-"""Parts of the asynchronous sender without a synchronous counterpart: a limit on requests, and cancellation."""
+"""Parts of the asynchronous sender that have no synchronous counterpart: the request limit and cancellation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import ConfigError
 
 MAX_CONCURRENT = 8
-"""The most concurrent requests, not counting held polls: httpx gets slower with more."""
+"""The maximum number of concurrent requests, not counting held polls. httpx becomes slower with more requests."""
 MAX_BYTES_ON_LOOP = 32 * 1024
-"""The maximum number of bytes of a response that is parsed on the loop, which takes at most a millisecond.
+"""The maximum size in bytes of a response that is parsed on the loop, which takes at most a millisecond.
 
-Starting a thread for it takes a tenth of that."""
+A larger response is parsed in a thread. Starting a thread takes about 0.1 ms."""
 
 
 class LoopLimiter:
-    """The event loop of a sender's connections, and the limit on its concurrent requests."""
+    """The event loop to which a sender's connections belong, and the limit on its concurrent requests."""
 
     def __init__(self) -> None:
         self.preparing = asyncio.Lock()
@@ -30,10 +30,10 @@ class LoopLimiter:
         self._prioritized: set[asyncio.Task[None]] = set()
 
     def require_loop(self) -> None:
-        """Check that this is the event loop of the connections.
+        """Check that the current event loop is the one of the connections.
 
         Raises:
-            ConfigError: Another loop is running, or none is.
+            ConfigError: Another event loop is running, or there is no running event loop.
         """
         loop = _running_loop()
         if self._loop is None:
@@ -44,17 +44,17 @@ class LoopLimiter:
             )
 
     def prioritize(self, task: asyncio.Task[None]) -> None:
-        """Send no other requests before this task of the running loop, which sends some itself, has ended."""
+        """Delay all other requests until this task of the running loop has ended. The task itself can send requests."""
         self._prioritized.add(task)
         task.add_done_callback(self._prioritized.discard)
 
     async def acquire(self, deadline: Deadline) -> None:
-        """Wait until a slot is free and the prioritized tasks have ended.
+        """Wait until a slot is free and all prioritized tasks have ended.
 
         Raises:
             httpx.ReadTimeout: The timeout of the call expired.
         """
-        # A prioritized task sends requests itself, and must not wait for its own end.
+        # A prioritized task sends requests itself, so it must not wait for its own end.
         if self._prioritized and asyncio.current_task() not in self._prioritized:
             async with ends_with(deadline):
                 await asyncio.wait(self._prioritized)
@@ -62,21 +62,18 @@ class LoopLimiter:
             await self._slots.acquire()
 
     def release(self) -> None:
-        """Release the slot."""
+        """Release a slot."""
         self._slots.release()
 
     def cancel_prioritized(self) -> None:
-        """Cancel the prioritized tasks."""
+        """Cancel all prioritized tasks."""
         with self.ended_loop_ignored():
             for task in list(self._prioritized):
                 task.cancel()
 
     @contextmanager
     def ended_loop_ignored(self) -> Iterator[None]:
-        """Ignore the error of a closed loop.
-
-        The connections ended with the loop, and this error would hide a more useful one.
-        """
+        """Ignore the error of a closed loop. Its connections have ended, and the error would hide a better one."""
         try:
             yield
         except RuntimeError:
@@ -86,10 +83,10 @@ class LoopLimiter:
 
 @asynccontextmanager
 async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
-    """Cancel the block when the timeout of the call expires.
+    """Cancel the block when the deadline of the call is reached.
 
     Raises:
-        httpx.ReadTimeout: The time is over.
+        httpx.ReadTimeout: The deadline was reached.
     """
     try:
         async with asyncio.timeout(deadline.left):
@@ -100,14 +97,14 @@ async def ends_with(deadline: Deadline) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def closed_when_cancelled(request: httpx.Request) -> AsyncIterator[None]:
-    """Close a connection that is cancelled during its TLS handshake, which httpcore leaves open."""
+    """Close a connection if the block is cancelled during its TLS handshake, because httpcore leaves it open."""
     opened: list[Any] = []
 
     async def note(event: str, info: Mapping[str, Any]) -> None:
         if event == "connection.connect_tcp.complete":
             opened.append(info["return_value"])
         elif event == "connection.start_tls.complete":
-            # The TLS stream owns the connection from here on, and httpcore closes it.
+            # The TLS stream now owns the connection, and httpcore closes it.
             opened.clear()
 
     if request.url.scheme == "https":

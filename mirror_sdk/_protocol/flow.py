@@ -1,4 +1,4 @@
-"""A call of several requests as a generator without I/O, which either client can run."""
+"""Calls with several requests, as generators without I/O that both kinds of clients can run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mirror_sdk._protocol.operation_base import Operation
 
 T = TypeVar("T")
 Effect: TypeAlias = "Operation[Any] | Work | Sleep"
-"""An action that a flow yields for the client to perform."""
+"""An action that a flow yields and the client performs."""
 Flow: TypeAlias = Generator[Effect, Any, T]
-"""Yields effects; the client sends the result of each back in, or throws its error in."""
+"""A generator of effects. The client performs each effect, and sends the result or the error back to the generator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """CPU-bound work; the asynchronous client runs it in a thread."""
+    """CPU-bound work. The asynchronous client runs it in a thread."""
 
     do: Callable[[], Any]
 

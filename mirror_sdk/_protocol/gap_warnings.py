@@ -1,4 +1,4 @@
-"""Warnings of lost or unreadable entries of the notification log."""
+"""Warnings about lost or unreadable entries of the notification log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from mirror_sdk.wire.log_entries import Gap, count_missing
 
 
 def warn_of_gap(gap: Gap | None, unreadable: Collection[str] = (), called_from: SourceLine | None = None) -> None:
-    """Warn of a gap, and of lists with unreadable entries.
+    """Warn about a gap in the log, and about lists with unreadable entries.
 
     Args:
         gap: The lost entries.
-        unreadable: The names of the lists.
-        called_from: The line of the program that started the reader, if no line of the program calls now.
+        unreadable: The names of the lists with unreadable entries.
+        called_from: The line of the program that started the reader, which is used if no line of the program is calling
+            this package.
     """
     if gap is not None:
         missing = "all earlier entries" if gap.first_seq is None else f"{gap.first_seq}-{gap.last_seq}"

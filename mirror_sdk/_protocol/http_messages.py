@@ -1,4 +1,4 @@
-"""Requests and responses of httpx as values: the request of an operation, and the error of a failure."""
+"""Conversions for httpx: the request of an operation, and the error for a failed request."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def request_of(
     timeout_seconds: float,
     deadline: Deadline,
 ) -> httpx.Request:
-    """Return the HTTP request of an operation, with the headers and cookies of its client.
+    """Return the HTTP request of an operation, with the headers and cookies of the httpx client.
 
-    The methods of the httpx client do not build the request. They also handle redirects, authentication and cookies,
-    which this interface does not need, and which takes longer than everything else here. The read timeout is long,
-    because the service may delay a response. The timeout to connect is short: a slow connection usually never succeeds.
+    The request is not built and sent by the httpx client. For each request, that client handles redirects,
+    authentication and cookies, which this interface does not need. This takes longer than all other steps together.
+    Reading a response may take long, because the service may hold it. Connecting has a shorter limit.
 
     Raises:
         InvalidValue: The address is not valid.
     """
-    # The complete address, because httpx would parse one three times to join its components.
+    # The complete address is passed, because httpx would parse it three times to join its parts.
     query = f"?{urlencode(operation.params, doseq=True)}" if operation.params else ""
     headers = http.headers
     if operation.headers:
-        # A copy: the headers of the client are those of all requests.
+        # A copy, because the headers of the client are used for all requests.
         headers = httpx.Headers(headers)
         headers.update(operation.headers)
     timeout = httpx.Timeout(deadline.to_connect(timeout_seconds), read=deadline)
@@ -64,14 +64,14 @@ def request_of(
 
 
 def store_cookies(http: httpx.Client | httpx.AsyncClient, request: httpx.Request, response: httpx.Response) -> None:
-    """Store the cookies of a response: a load balancer uses them to send requests to the same server."""
+    """Store the cookies of a response, which a load balancer may use to route requests to the same server."""
     response.request = request
     if "Set-Cookie" in response.headers:
         http.cookies.extract_cookies(response)
 
 
 def lost(operation: Operation[T], base_url: str, failure: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-    """Return the error for an operation without a response."""
+    """Return the error for an operation that had no response."""
     request_line = f"{operation.method} {base_url}{operation.path}"
     if isinstance(failure, httpx.TimeoutException) and deadline.is_over:
         return CallTimeout(f"{request_line}: {deadline.overrun}")

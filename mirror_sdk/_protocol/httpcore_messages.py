@@ -11,18 +11,18 @@ import httpx
 from mirror_sdk._protocol.proxy_and_tls_settings import proxy_for
 
 MAX_IDLE = 20
-"""The most idle connections, as in httpx."""
+"""The maximum number of idle connections, as in httpx."""
 IDLE_SECONDS = 5.0
-"""Lifetime of an idle connection, as in httpx."""
+"""The lifetime of an idle connection in seconds, as in httpx."""
 
 
 def httpcore_url(url: httpx.URL) -> httpcore.URL:
-    """Return the same URL for httpcore."""
+    """Convert a URL of httpx to one of httpcore."""
     return httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
 def httpcore_request(request: httpx.Request) -> httpcore.Request:
-    """Return the same request for httpcore."""
+    """Convert a request of httpx to one of httpcore."""
     return httpcore.Request(
         method=request.method,
         url=httpcore_url(request.url),
@@ -34,7 +34,7 @@ def httpcore_request(request: httpx.Request) -> httpcore.Request:
 
 @contextmanager
 def httpx_errors() -> Iterator[None]:
-    """Raise errors of httpcore as those of httpx, which have the same names."""
+    """Convert errors of httpcore in the block to those of httpx, which have the same names."""
     try:
         yield
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, httpcore.TimeoutException) as exc:
@@ -43,7 +43,7 @@ def httpx_errors() -> Iterator[None]:
 
 
 def httpcore_proxy(base_url: httpx.URL) -> httpcore.Proxy | None:
-    """Return the proxy that the environment names for an address.
+    """Return the proxy of the environment for an address, or ``None``.
 
     Raises:
         ConfigError: The proxy cannot be used.

@@ -1,6 +1,6 @@
-"""The position of a reader in the notification log: the next request, and the effect of a response or a failure.
+"""The position of a reader in the notification log, with its next request and the handling of responses and failures.
 
-Nothing in here waits or does I/O. Source: wire.md 4.
+This module does not wait and performs no I/O. Source: wire.md 4.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 _CUT_SECONDS = 2.0
-"""If a poll fails after this time, a proxy probably ended it, because failures of the service arrive sooner."""
+"""A poll that fails after this time was probably ended by a proxy, because the service reports failures earlier."""
 
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
-    """Return how long one poll of a wait may take: no limit if the wait is 0 (read current entries only) or endless."""
+    """Return the maximum duration of a poll. It is infinite if the wait is endless or 0 (current entries only)."""
     if timeout_seconds <= 0 or math.isinf(remaining_seconds):
         return math.inf
-    # The service holds it for whole seconds, and its response takes some time as well.
+    # The service holds the poll for whole seconds, and the response also takes some time.
     return math.ceil(max(0.0, remaining_seconds)) + 1
 
 
 class LogCursor:
-    """A position in the log. Temporary failures do not move the position, so no entry is lost.
+    """A position in the log. A temporary failure does not change it, so no entry is lost.
 
     Attributes:
-        position: Number of the last entry that was read; ``None`` until the end of the log is known.
-        served_at: The instant before which everything up to the position is in the log, by the service's clock; see
-            :class:`~mirror_sdk.wire.log_entries.Batch`.
-        last_failure: Why the last poll failed; ``None`` when it did not.
+        position: The number of the last entry that was read, or ``None`` until the end of the log is known.
+        served_at: A time of the service's clock. All entries that the service received before it are in the log up to
+            ``position``; see :class:`~mirror_sdk.wire.log_entries.Batch`.
+        last_failure: The reason why the last poll failed, or ``None`` if it succeeded.
     """
 
     def __init__(
@@ -70,24 +70,24 @@ class LogCursor:
 
     @property
     def pause_seconds(self) -> float:
-        """The seconds until the next poll after a failure; 0 after a success."""
+        """The time in seconds until the next poll after a failure. It is 0 after a success."""
         return max(0.0, self._resume_at - self._clock())
 
     def opening_poll(self, within_seconds: float = math.inf) -> Operation[Poll]:
-        """Request the end of the log."""
-        # Unlike other polls it is retried by the sender, because its caller does not poll again.
+        """Return the operation that requests the end of the log."""
+        # Unlike other polls, this one is retried by the sender, because the caller does not poll again.
         return _operations.poll_log(None, hold_seconds=0, within_seconds=within_seconds, max_retries=None)
 
     def next_poll(self, hold_seconds: float, within_seconds: float = math.inf) -> Operation[Poll]:
-        """Request the entries after the position, or the position if there is none."""
+        """Return the operation for the entries after the position, or for the end of the log without a position."""
         hold_seconds = 0 if self.position is None else hold_seconds
         return _operations.poll_log(self.position, hold_seconds=hold_seconds, within_seconds=within_seconds)
 
     def accept(self, poll: Poll) -> Batch:
-        """Move the position after the entries of a response.
+        """Move the position after the entries of a response, and return them.
 
         Raises:
-            UnexpectedResponse: These entries were read before, or their numbers are not valid.
+            UnexpectedResponse: The entries were read before, or their numbers are not valid.
         """
         if poll.message and self.position is not None and poll.cursor <= self.position:
             raise UnexpectedResponse(
@@ -96,39 +96,39 @@ class LogCursor:
             )
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedResponse(f"the service returned invalid entries: {visible_line(fault)}; {CHECK_ADDRESS}")
-        # Only after all checks: the next poll repeats an invalid response from the same position.
+            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
+        # Only after all checks, so that the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None
         self.position, self.served_at = poll.cursor, poll.served_at
         return Batch(entries, poll.cursor, poll.gap, poll.served_at)
 
     def skip_entry(self, seq: int | None) -> bool:
-        """Skip an entry that came with a 202, if it is the next entry. Return whether it was."""
-        # Otherwise entries before it are unread. The log then brings this one again, after them.
+        """Skip an entry that arrived with a 202 if it is the next one, and return whether it was skipped."""
+        # If the entry is not the next one, earlier entries are unread. The log then returns it again, after those.
         if seq is None or self.position is None or seq != self.position + 1:
             return False
         self.position = seq
         return True
 
     def failed(self, error: MirrorError, lasted_seconds: float = 0) -> Batch:
-        """Handle a failure: postpone the next poll, or raise the error.
+        """Handle a failed poll: postpone the next poll, or raise the error.
 
-        A log that is shorter than the position was reset. Its end is the new position, and that is a gap. The next
-        poll is not postponed then, because a program that does not wait would never find the new end. A deleted channel
-        is only a position; its log still exists. If a proxy cuts each held poll, the pauses do not grow: they would
-        grow for as long as nothing is new, and delay the next entry.
+        If the log is shorter than the position, the service was reset. This is reported as a gap, and the next poll
+        requests the new end without a delay. A program that does not wait would otherwise never find the new end. If
+        the channel was deleted, the reader continues, because the log still exists. If a proxy interrupts each held
+        poll, the pauses do not grow. Otherwise they would grow as long as no entry arrives, and delay the next entry.
 
         Args:
             error: The failure.
-            lasted_seconds: How long the poll took to fail.
+            lasted_seconds: The time in seconds after which the poll failed.
 
         Raises:
-            MirrorError: The failure itself, when another poll would not help.
+            MirrorError: The failure itself, if another poll would not help.
         """
         if isinstance(error, BadRequest) and error.reason == CURSOR_BEYOND_LOG:
             self.position = None
-            # The service responded, so an earlier failure, such as that of a restart, is over.
+            # The service responded, so an earlier failure, such as one during a restart, is over.
             self.last_failure = None
             self._resume_at = self._clock()
             return Batch(gap=Gap(None, None))
@@ -143,5 +143,5 @@ class LogCursor:
 
 
 def _may_be_cut(error: MirrorError) -> bool:
-    """Whether a proxy that waits for less than a poll is held may have caused the failure."""
+    """Return whether the failure may come from a proxy that waits for less time than the service holds a poll."""
     return isinstance(error, ConnectionFailed) or (isinstance(error, ServerError) and error.status == 504)

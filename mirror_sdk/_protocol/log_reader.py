@@ -1,5 +1,5 @@
 # Made from async_log_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Reading the notification log over HTTP, from its own position. Source: wire.md 4."""
+"""A reader of the notification log over HTTP, which has its own position. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 
 class Send(Protocol):
-    """Sends an operation and reads its response."""
+    """A function that sends an operation and returns the result."""
 
     def __call__(self, operation: Operation[T], /) -> T: ...
 
 
 class LogReader(LogCursor):
-    """A reader of the log with its own position.
+    """A reader of the notification log with its own position.
 
     Args:
-        send: Sends the polls.
-        after: Position to continue from. Without it, :meth:`go_to_end` sets the position.
-        clock: Seconds, for the pauses after failures.
-        sleep: Waits that many seconds, or less.
-        backoff: How long those pauses are.
+        send: A function that sends the polls.
+        after: The position to start after. By default, :meth:`go_to_end` determines it.
+        clock: A clock in seconds, which measures the pauses after failures.
+        sleep: A function that waits for a number of seconds, or less.
+        backoff: The lengths of the pauses after failures.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class LogReader(LogCursor):
         self._sleep = sleep
 
     def go_to_end(self, within_seconds: float = math.inf) -> None:
-        """Move to the current end of the log: the next read starts with the first entry after this call.
+        """Move to the current end of the log, so that the next read starts with the first entry after this call.
 
         Raises:
             MirrorError: The end could not be requested.
@@ -57,14 +57,14 @@ class LogReader(LogCursor):
         self.accept(self._send(self.opening_poll(within_seconds)))
 
     def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
-        """Wait up to ``hold_seconds`` for entries after the position; pause instead while a failure is recent.
+        """Wait up to ``hold_seconds`` for entries after the position. After a recent failure, pause instead.
 
         Raises:
-            MirrorError: A failure that another poll would not fix.
+            MirrorError: The poll failed for a reason that another poll would not fix.
         """
         pause_seconds = self.pause_seconds
         if pause_seconds > 0:
-            # No longer than the caller waits: its next read continues the pause.
+            # The pause is not longer than the caller waits. The caller's next read continues the pause.
             self._sleep(min(pause_seconds, hold_seconds))
             return NOTHING
         started_at = self._clock()
@@ -75,7 +75,7 @@ class LogReader(LogCursor):
         return self.accept(poll)
 
     def at(self, position: int | None) -> Self:
-        """Return another reader of the same log, from this position."""
+        """Return a separate reader of the same log that starts after this position."""
         return type(self)(self._send, after=position, clock=self._clock, sleep=self._sleep)
 
     def _poll(self, hold_seconds: float, within_seconds: float) -> Poll:

@@ -1,5 +1,5 @@
 # Made from async_network.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The network of the synchronous client: connections of httpcore, kept in a list."""
+"""The network of the synchronous client, which reuses connections of httpcore."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from mirror_sdk._protocol.proxy_and_tls_settings import certificates_for
 
 
 class Network(httpx.BaseTransport):
-    """Carries requests over reused connections, through the proxy that the environment names for the address.
+    """A transport that reuses connections, and uses the proxy of the environment for the address.
 
-    A connection belongs to one request until the body of its response is closed, and is reused only if it is idle
-    afterwards. httpcore's pool counts connections instead: if a request is cancelled at the wrong moment, its
-    connection keeps its slot forever. After 100 such requests, no request is sent any more (encode/httpcore 830, 1093).
-    Here there is no count, so a connection that is lost cannot block the others.
+    A connection belongs to one request until the body of the response is closed. It is reused only if it is then idle.
+    httpcore's own pool counts connections instead. If a request is cancelled at the wrong moment, its connection keeps
+    a slot forever. After 100 of them, no request can be sent any more (encode/httpcore 830, 1093). This class has no
+    count, so a lost connection cannot block others.
 
     Args:
-        base_url: Where the requests go.
+        base_url: The address to which the requests are sent.
 
     Raises:
-        ConfigError: The proxy that the environment names cannot be used.
+        ConfigError: The proxy of the environment cannot be used.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -44,7 +44,7 @@ class Network(httpx.BaseTransport):
         self._maker: httpcore.ConnectionPool | None = None
         self._lock = Lock()
         self._idle: list[httpcore.ConnectionInterface] = []
-        # Weak, so that connections that are closed, or that httpcore has lost, need no removal.
+        # Weak, so that connections that are closed, or that httpcore has lost, need not be removed.
         self._open: WeakSet[httpcore.ConnectionInterface] = WeakSet()
         self._is_closed = False
         self._streams = OpenStreams()
@@ -52,26 +52,26 @@ class Network(httpx.BaseTransport):
         self.open()
 
     def open(self) -> httpcore.ConnectionPool:
-        """Prepare it, which takes a tenth of a second.
+        """Prepare the network, which takes about 0.1 s.
 
         Returns:
-            A pool that makes connections and stays empty.
+            A pool that only creates connections and stays empty.
 
         Raises:
-            ConfigError: The certificates that the environment names cannot be read.
+            ConfigError: The certificates of the environment cannot be read.
         """
         if self._maker is None:
             self._maker = httpcore.ConnectionPool(ssl_context=certificates_for(self._url), **self._options)
         return self._maker
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; the body of the response is read on demand."""
+        """Send a request and return the response, whose body is read on demand."""
         connection = self._connection()
         try:
             with httpx_errors():
                 response = connection.handle_request(httpcore_request(request))
         except BaseException:
-            # An interrupted request leaves the connection in an unknown state, so it is not reused.
+            # After an interrupted request, the state of the connection is unknown, so it is not reused.
             connection.close()
             raise
         return httpx.Response(
@@ -82,7 +82,7 @@ class Network(httpx.BaseTransport):
         )
 
     def release(self, connection: httpcore.ConnectionInterface) -> None:
-        """Keep a connection for the next request if it is idle, and close it otherwise."""
+        """Store a connection for the next request if it is idle, and close it otherwise."""
         with self._lock:
             is_reusable = connection.is_idle() and len(self._idle) < MAX_IDLE and not self._is_closed
             if is_reusable:
@@ -92,14 +92,14 @@ class Network(httpx.BaseTransport):
             connection.close()
 
     def release_idle(self) -> None:
-        """Close the connections that no request uses; the next request makes a new one."""
+        """Close the connections that no request is using. The next request opens a new one."""
         with self._lock:
             connections, self._idle = self._idle, []
         for connection in connections:
             connection.close()
 
     def close(self) -> None:
-        """Close the connections, also those that are in use; requests that wait for a response fail at once."""
+        """Close all connections, including those in use. Requests that wait for a response fail at once."""
         self._streams.hang_up()
         with self._lock:
             self._is_closed = True
@@ -109,10 +109,7 @@ class Network(httpx.BaseTransport):
         self._streams.close()
 
     def _connection(self) -> httpcore.ConnectionInterface:
-        """Return the connection that was used last, or a new connection.
-
-        Close connections that were idle for too long.
-        """
+        """Return the most recently used connection or a new one, and close those that were idle for too long."""
         with self._lock:
             expired = [connection for connection in self._idle if connection.has_expired()]
             self._idle = [connection for connection in self._idle if connection not in expired]
@@ -127,7 +124,7 @@ class Network(httpx.BaseTransport):
 
 
 class _Body(httpx.SyncByteStream):
-    """The body of a response; closing it releases the connection."""
+    """The body of a response, which releases the connection when it is closed."""
 
     def __init__(self, response: httpcore.Response, connection: httpcore.ConnectionInterface, network: Network) -> None:
         self._response = response
@@ -140,7 +137,7 @@ class _Body(httpx.SyncByteStream):
             yield from self._response.iter_stream()
 
     def close(self) -> None:
-        """Release the connection, once."""
+        """Release the connection. Later calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True

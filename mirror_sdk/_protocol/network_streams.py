@@ -1,13 +1,14 @@
-"""The connections of the synchronous client: every wait is limited by the time that is left for the call.
+"""The connections of the synchronous client. Each of their waits ends at the deadline of the call.
 
-httpx limits each single wait for a chunk of a response, so a service that sends a byte now and then is never late. The
-streams here know when the call ends: a :class:`~mirror_sdk._protocol.deadline.Deadline` is the timeout of each wait,
-and each wait reads what is left of it. The event loop needs none of this, because a task is cancelled while it waits.
+httpx limits only each single wait for a chunk of a response, so it never times out if a service sends a byte now and
+then. The streams in this module know when the call ends. The timeout of each wait is a
+:class:`~mirror_sdk._protocol.deadline.Deadline`, from which the stream reads the remaining time. An event loop does not
+need these streams, because a task can be cancelled while it waits.
 """
 
 from __future__ import annotations
 
-# Resolving a name imports this module, and a fork during that import would leave it locked in the child.
+# Resolving a host name imports this module. A fork during that import would leave it locked in the child process.
 import encodings.idna  # noqa: F401
 import socket
 import ssl
@@ -29,9 +30,9 @@ _RECEIVE_BYTES = 256 * 1024
 
 
 class OpenStreams:
-    """The open connections, which are closed together.
+    """The open connections of a client, which are closed together.
 
-    The pool closes only its own connections. One that a thread is just making would be used, and stay open.
+    The pool closes only the connections that it already has. This class also closes the ones that a thread is opening.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class OpenStreams:
         """Add a connection.
 
         Raises:
-            httpcore.ConnectError: All other connections are closed already, so this one is closed too.
+            httpcore.ConnectError: The other connections are already closed, so this one was closed, too.
         """
         with self._lock:
             is_too_late = self._is_closed
@@ -54,10 +55,7 @@ class OpenStreams:
             raise httpcore.ConnectError("the client was closed")
 
     def hang_up(self) -> None:
-        """Shut all connections down.
-
-        Closing is not enough: a waiting thread would not notice that another thread closed its connection.
-        """
+        """Shut down all connections. Unlike closing, this also wakes threads that are waiting for data."""
         for stream in self._end():
             stream.hang_up()
 
@@ -73,7 +71,7 @@ class OpenStreams:
 
 
 class DeadlineBackend(httpcore.NetworkBackend):
-    """Makes connections."""
+    """A backend of httpcore that creates connections with a deadline."""
 
     def __init__(self, streams: OpenStreams) -> None:
         self._backend = httpcore.SyncBackend()
@@ -87,25 +85,25 @@ class DeadlineBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first reachable address of a name; the time is for all addresses together."""
+        """Connect to the first reachable address of a host. The timeout applies to all of its addresses together."""
         *others, last = addresses = _addresses(host, port, timeout)
         for address in others:
             left = _left(timeout, httpcore.ConnectTimeout)
-            # Each has its share, so that an unreachable one leaves time for the next.
+            # Each address gets its share of the time, so that an unreachable one leaves time for the next one.
             share = None if left is None else left / len(addresses)
             try:
                 stream = self._backend.connect_tcp(address, port, share, local_address, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 continue
             return _Stream(stream, timeout, self._streams)
-        # The last address may use all of the time that is left, and its error is the one that the caller gets.
+        # The last address may use all of the remaining time, and the caller gets its error.
         left = _left(timeout, httpcore.ConnectTimeout)
         stream = self._backend.connect_tcp(last, port, left, local_address, socket_options)
         return _Stream(stream, timeout, self._streams)
 
 
 def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
-    """Resolve a name, in a thread that can be abandoned, because the system does not limit the time."""
+    """Resolve a host name in a thread that can be abandoned, because the operating system has no timeout for it."""
     try:
         ip_address(host)
     except ValueError:
@@ -124,22 +122,22 @@ def _addresses(host: str, port: int, timeout: float | None) -> list[str]:
 def _resolve(host: str, port: int, found: Future[list[Any]]) -> None:
     try:
         found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    # Any error, because the caller waits for a result.
+    # All kinds of errors, because the caller waits for a result.
     except Exception as exc:
         found.set_exception(exc)
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection whose waits are limited by the deadline of the call.
+    """A connection whose waits end at the deadline of the call.
 
     Args:
         stream: The connection.
-        connecting: The limit on making it, which applies also if httpcore passes none: to the handshake with a SOCKS
-            proxy.
+        connecting: The limit for opening the connection. It is also used if httpcore passes no limit, as during the
+            handshake with a SOCKS proxy.
         streams: The connections that are closed together with this one.
 
     Raises:
-        httpcore.ConnectError: Those are closed already.
+        httpcore.ConnectError: These connections are already closed.
     """
 
     def __init__(self, stream: httpcore.NetworkStream, connecting: float | None, streams: OpenStreams) -> None:
@@ -150,12 +148,12 @@ class _Stream(httpcore.NetworkStream):
         self._expected = 0
         self._sending: float | None = None
         self._in_handshake: socket.socket | None = None
-        # Last, because another thread may shut all streams down as soon as this one is among them.
+        # This is the last step, because another thread may shut all streams down as soon as this one is among them.
         streams.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Send the buffered bytes, then wait for bytes and return them."""
-        # A service that rejects a request may close the connection at once, and its response may still arrive.
+        """Send the buffered bytes, then wait for received bytes and return them."""
+        # A service that rejects a request may close the connection at once, but its response may still arrive.
         with suppress(httpcore.WriteError):
             self._send()
         received = self._stream.read(max(max_bytes, self._expected), self._left(timeout, httpcore.ReadTimeout))
@@ -164,11 +162,9 @@ class _Stream(httpcore.NetworkStream):
         return received
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all the data.
+        """Buffer data to send. Small data waits for the next write or read, so that headers and body are sent together.
 
-        Small data waits for the next write, so that the head of a request is sent together with its body.
-
-        Otherwise each small packet would wake the receiver.
+        Otherwise, each small packet would wake the receiver.
         """
         self._unsent += buffer
         self._sending = timeout
@@ -181,9 +177,9 @@ class _Stream(httpcore.NetworkStream):
             self._stream.write(unsent[begin : begin + _SEND_BYTES], self._left(self._sending, httpcore.WriteTimeout))
 
     def hang_up(self) -> None:
-        """Shut the connection down, and wake the thread that waits for it."""
+        """Shut the connection down, which wakes the thread that waits for it."""
         _shut_down(self._stream.get_extra_info("socket"))
-        # Read after that: a handshake that started in between took the connection from the other socket.
+        # Afterwards, because a handshake that started in the meantime took the connection from the other socket.
         _shut_down(self._in_handshake)
 
     def close(self) -> None:
@@ -193,11 +189,11 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """Return the same connection, encrypted."""
+        """Return the same connection with encryption."""
         left = self._left(timeout, httpcore.ConnectTimeout)
         sock = self._stream.get_extra_info("socket")
-        # A second encryption, through a proxy, keeps the socket. Otherwise the handshake detaches the socket, and only
-        # a duplicate can shut the connection down.
+        # A second encryption through a proxy uses the same socket. In all other cases, the handshake detaches the
+        # socket, so only a duplicate can shut the connection down.
         try:
             duplicate = nullcontext() if isinstance(sock, ssl.SSLSocket) else sock.dup()
         except OSError as exc:
@@ -207,7 +203,7 @@ class _Stream(httpcore.NetworkStream):
         return _Stream(stream, self._connecting, self._streams)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return information about the connection."""
+        """Return information about the connection, such as its socket."""
         return self._stream.get_extra_info(info)
 
     def _left(self, timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
@@ -215,14 +211,15 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _shut_down(sock: object) -> None:
-    # Not SSLSocket.shutdown, because another thread may be reading; and the server may have disconnected.
+    # Not SSLSocket.shutdown, because another thread may be reading. Errors are ignored, as the server may have
+    # disconnected.
     if isinstance(sock, socket.socket):
         with suppress(OSError):
             socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _left(timeout: float | None, over: type[httpcore.TimeoutException]) -> float | None:
-    """Return how many seconds this wait may take; ``None`` for no limit."""
+    """Return how many seconds this wait may take, or ``None`` for no limit."""
     if not isinstance(timeout, Deadline):
         return timeout
     left = timeout.left

@@ -1,4 +1,4 @@
-"""One exchange with the service: the request to send, and the reader of its response. Nothing in here does I/O."""
+"""One exchange with the service: the request to send, and the reader of its response. This module performs no I/O."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# In general PATCH is not idempotent. Here it only sets values, so a repeated request changes nothing more.
+# In general, PATCH is not idempotent. Here it only sets values, so a repeated request has no further effect.
 _IDEMPOTENT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 _JSON, _PAGE = "application/json", "text/html"
 _MAX_TYPE_LENGTH = 80
 _NEW_KEY_OF_A_DEMO = (
     "'mirror-server demo' makes a new key at each start, unless --database stores it: copy the lines it prints"
 )
-# More than nine digits would be a pause of decades, so the header must be wrong.
+# A number with more digits would mean a pause of decades, so the header must be wrong.
 _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]*)?")
 
 
 class HTTPResponse(Protocol):
-    """The part of an HTTP response that is read."""
+    """The part of an HTTP response that a reader uses."""
 
     @property
     def status_code(self) -> int: ...
@@ -53,7 +53,7 @@ class HTTPResponse(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A response that has arrived completely."""
+    """A response whose body has been read completely."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -62,22 +62,23 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[T_co]):
-    """One request and the reader of its response.
+    """A request and the reader of its response.
 
     Attributes:
-        method: HTTP method.
-        path: Path below the base URL, quoted.
-        read: Reads a response that is not an error.
-        params: Query parameters.
-        headers: Headers in addition to the headers of every request.
-        json: The body; ``None`` for no body.
-        hold_seconds: How long the service may delay the response. The client adds this time to its own limit.
-        within_seconds: A limit for the whole operation that applies if it is shorter than the client's.
-        is_repeatable: Whether sending it twice has the effect of sending it once, although its method is ``POST``.
-        max_retries: How often it may be sent again; ``None`` is the client's setting.
-        outlasts_loss: Whether it is sent again until its time is over if the connection is lost, here or at a proxy. A
-            held request lasts so long that losses are likely, and its caller would wait anyway.
-        also_reads: Statuses from 300 on that are not errors here.
+        method: The HTTP method.
+        path: The quoted path, relative to the base URL.
+        read: A function that returns the result of a successful response.
+        params: The query parameters.
+        headers: The headers in addition to those of all requests.
+        json: The body, or ``None`` for no body.
+        hold_seconds: How many seconds the service may delay the response. The client adds this time to its own timeout.
+        within_seconds: A limit for the whole operation, which applies if it is shorter than the timeout of the client.
+        is_repeatable: Whether sending the request twice has the same effect as sending it once, although its method is
+            ``POST``.
+        max_retries: How many times the request may be repeated. ``None`` uses the client's setting.
+        outlasts_loss: Whether the request is repeated until its time is over if the client or a proxy loses the
+            connection. Held requests last so long that losses are likely, and the caller would wait anyway.
+        also_reads: Statuses of 300 or more that are not errors for this request.
     """
 
     method: str
@@ -94,21 +95,22 @@ class Operation(Generic[T_co]):
     also_reads: frozenset[int] = frozenset()
 
     def max_attempts(self, max_retries: int) -> int:
-        """Return the maximum number of attempts of a client with this number of retries."""
+        """Return the maximum number of attempts, if the client has this setting for retries."""
         if not self.is_repeatable and self.method not in _IDEMPOTENT:
             return 1
         return 1 + (max_retries if self.max_retries is None else self.max_retries)
 
     def finish(self, response: HTTPResponse) -> T_co:
-        """Return the result.
+        """Return the result of the operation.
 
         Raises:
-            APIError: The service responded with an error; which subclass depends on the status.
-            UnexpectedResponse: The response does not follow the interface.
+            APIError: The service responded with an error. The subclass depends on the status.
+            UnexpectedResponse: The response does not follow the interface of the service.
         """
         status = response.status_code
         if status in self.also_reads or 200 <= status < 300:
-            # A page comes from a web site at this address, or from a login in between, even with status 200.
+            # An HTML page comes from another web site at this address, or from a login page in between, even with
+            # status 200.
             if content_type(response.headers) == _PAGE:
                 raise UnexpectedResponse(f"{self.method} {self.path} returned a web page{elsewhere(response.headers)}")
             return self.read(response)
@@ -118,7 +120,7 @@ class Operation(Generic[T_co]):
 
 
 def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
-    """Return a reader of JSON responses; ``validate`` makes a value of the JSON or raises ``ValidationError``."""
+    """Return a reader of JSON responses. ``validate`` returns the value or raises ``ValidationError``."""
 
     def read(response: HTTPResponse) -> T:
         try:
@@ -135,18 +137,18 @@ CHECK_ADDRESS = "check that base_url is the address of a mirror"
 
 
 def elsewhere(headers: Mapping[str, str]) -> str:
-    """Return the content type of a response that is not of this interface, and the likely reason."""
+    """Describe the content type of a response that does not follow the interface, and the likely reason."""
     found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])
     return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
 
 
 def content_type(headers: Mapping[str, str]) -> str:
-    """Return the media type without parameters; empty if the headers have none."""
+    """Return the media type without parameters, or an empty string if the headers contain none."""
     return headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 def first_fault(fault: ValidationError) -> str:
-    """Return the first fault and its location, without the value itself."""
+    """Return the first error and its location, without the value itself."""
     location, message = location_and_fault(fault.errors(include_url=False, include_input=False)[0])
     return f"{location or 'body'}: {message}"
 
@@ -158,15 +160,15 @@ def hint_at_demo(error: MirrorError, base_url: str) -> None:
 
 
 def hide_key(error: MirrorError, key: str) -> None:
-    """Remove an access key that a service sent back from an error, and from its cause."""
+    """Remove an access key that a service sent back from an error, and from the cause of the error."""
     error.args = tuple(_without_key(argument, key) for argument in error.args)
     if isinstance(error, APIError):
-        # The attributes were derived from the arguments before the key was removed.
+        # The attributes were derived from the arguments before the key was removed, so they are set again.
         APIError.__init__(error, *error.args)
     if isinstance(error, PreconditionFailed) and error.resource and _has_key(error.resource.to_dict(), key):
         error.resource = None
     if error.__cause__ is not None and _has_key(error.__cause__, key):
-        # A traceback would print the cause, and without a cause its context.
+        # A traceback would print the cause. If there were no cause, it would print the context.
         error.__cause__, error.__suppress_context__ = None, True
 
 
@@ -181,7 +183,7 @@ def _without_key(value: Any, key: str) -> Any:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the same JSON with its strings changed, names of members too."""
+    """Return a JSON value with all of its strings changed, including the names of members."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -190,7 +192,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def read_error_body(response: HTTPResponse) -> ErrorBody:
-    """Return the error in a response. A response that is not from a mirror, such as a proxy's, has no explanation."""
+    """Return the error in a response. A response that is not from a mirror, but from a proxy, has no explanation."""
     try:
         body = ErrorBody.model_validate_json(response.content)
     except ValidationError:
@@ -203,14 +205,14 @@ def read_error_body(response: HTTPResponse) -> ErrorBody:
 
 
 def _read_retry_after(response: HTTPResponse) -> float | None:
-    """Return the seconds of the header ``Retry-After``, which contains seconds or an instant (RFC 9110 10.2.3)."""
+    """Return the seconds in the header ``Retry-After``, which contains seconds or a time (RFC 9110 10.2.3)."""
     header = response.headers.get("Retry-After", "").strip()
     if _SECONDS.fullmatch(header):
         return float(header)
     retry_at = _read_instant(header)
     if retry_at is None:
         return None
-    # The instant is by the clock of the sender, so the sender's own date is subtracted if there is one.
+    # The time is from the sender's clock, so the sender's own current time is subtracted if the response contains it.
     responded_at = _read_instant(response.headers.get("Date", "")) or datetime.now(UTC)
     return max(0.0, (retry_at - responded_at).total_seconds())
 

@@ -1,6 +1,6 @@
-"""The requests of the interface and the readers of their responses. Nothing in here does I/O.
+"""The requests of the interface and the readers of their responses. This module performs no I/O.
 
-A client only sends: it makes an HTTP request of an :class:`Operation` and passes the response to its ``finish``.
+A client sends the HTTP request that an :class:`Operation` describes, and passes the response to its ``finish``.
 """
 
 from __future__ import annotations
@@ -74,34 +74,34 @@ from mirror_sdk.wire.subscriptions import (
 M = TypeVar("M")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Listed: TypeAlias = Device | DeviceEvent | DeviceQuery | WaitingRequest
-"""The items of the service's lists."""
+"""An item of one of the service's lists."""
 E_co = TypeVar("E_co", bound=Listed, covariant=True)
 RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 """A presubscription rule, or a mapping of its members."""
 
 QueryLike: TypeAlias = str | Mapping[str, object]
-"""A filter of the directory: its text, or conditions as ``filters=`` takes them."""
+"""A filter of the directory: a query string, or conditions as in the argument ``filters=``."""
 
 _DEVICES_AT_A_TIME = 100
 _NOT_FOUND = frozenset({404})
 _PRECONDITION_FAILED = frozenset({412})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
-# Built at the first use, because building them would slow every import down.
+# Built when they are first used, because building them would slow down every import.
 _RESOURCES = TypeAdapter(list[EndpointResource], config=ConfigDict(defer_build=True))
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """The response to one poll of the notification log.
+    """The response to a poll of the notification log.
 
     Attributes:
         cursor: The reader's new position.
         message: The entries.
-        gap: The entries that are missing before them.
-        served_at: The instant, by the service's clock, before which everything that the service received is in the log
-            up to ``cursor``; ``None`` if it does not say. What it receives within the same millisecond may come later.
-            For a full message this is the instant of its last entry.
+        gap: The entries that are missing before the entries of this response.
+        served_at: A time of the service's clock. All entries that the service received before this time are in the log
+            up to ``cursor``. Entries of the same millisecond may come later. For a full message, it is the time of the
+            last entry. It is ``None`` if the service does not send it.
     """
 
     cursor: int
@@ -112,7 +112,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class RuleList:
-    """The presubscription rules of an application, and their tag, ``None`` if the service sends none."""
+    """The presubscription rules of an application and their tag, which is ``None`` if the service sends no tag."""
 
     rules: list[PresubscriptionRule]
     tag: str | None
@@ -120,12 +120,13 @@ class RuleList:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The service's confirmation of a device request, by its own clock; ``None`` for what it does not say.
+    """The service's confirmation of a device request. Times are by the service's clock, or ``None`` if it sends none.
 
     Attributes:
-        at: When it accepted the request; for a repeated async-id the first time.
-        expires_at: Until when the request may wait for the device.
-        response: The device's response, if the service waited for it on request.
+        at: The time at which the service accepted the request. For a repeated async-id, it is the time of the first
+        request.
+        expires_at: The time until which the request may wait for the device.
+        response: The device's response, if the client requested to wait for it and it arrived in time.
     """
 
     at: datetime | None
@@ -137,39 +138,39 @@ class Accepted:
 
 
 def get_device_object(device_id: str) -> Operation[DeviceObjectBody]:
-    """Get the device object of a device (E1)."""
+    """Return the operation that requests the device object of a device (E1)."""
     return _get_of_device(routes.DEVICE_OBJECT, device_id, DeviceObjectBody, "device_id")
 
 
 def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M]) -> Operation[M]:
-    """E1, converted while the response is read.
+    """Return the operation that requests a device object (E1) and converts it while the response is read.
 
-    Thousands of objects that live until the event loop gets to them make Python's garbage collector run again and
-    again, which stops all threads.
+    Without the conversion, thousands of objects would live until the event loop processes them. Python's garbage
+    collector would then run many times, and each run stops all threads.
     """
     complete = get_device_object(device_id)
     return Operation(complete.method, complete.path, lambda response: convert(complete.read(response)))
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
-    """Return the conditions on the directory that are not ``None``."""
+    """Return all conditions on the directory that are not ``None`` in one mapping."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
 
 
 def list_devices(
     filters: Mapping[str, object], *, limit: int | None, after: str | None = None, query: str | None = None
 ) -> Operation[DevicePage]:
-    """One page of the directory.
+    """Return the operation that requests one page of the directory.
 
     Args:
-        filters: Field, with or without an operator (``state``, ``created_at__gte``), to a string, an aware time, or a
-            list of them for ``in`` and ``nin``.
-        limit: How many more devices to request, ``None`` for all.
-        after: Last device id of the page before.
-        query: A saved filter that also has to match.
+        filters: The conditions. Each key is a field with or without an operator (``state``, ``created_at__gte``). The
+            value is a string, a datetime with a time zone, or a list of these for ``in`` and ``nin``.
+        limit: How many more devices to request. ``None`` requests all.
+        after: The last device id of the previous page.
+        query: A saved filter that devices also have to match.
 
     Raises:
-        ValueError: A time has no zone.
+        ValueError: A time has no time zone.
     """
     sent = filter_texts(filters)
 
@@ -181,10 +182,11 @@ def list_devices(
 
 
 def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
-    """Return conditions on the directory as query parameters.
+    """Convert conditions on the directory to query parameters.
 
     Raises:
-        ValueError: A time has no zone, an operator for one value has several, or one of several values has a comma.
+        ValueError: A time has no time zone, several values are passed for an operator that takes one, or one of several
+            values contains a comma.
     """
     for name, value in filters.items():
         field, _, operator = _filter_name(name).rpartition("__")
@@ -205,7 +207,7 @@ def filter_texts(filters: Mapping[str, object]) -> dict[str, str]:
 
 
 def list_waiting_requests(device_id: str | None, *, after: str | None = None) -> Operation[WaitingRequestPage]:
-    """One page of the application's device requests that have no response yet."""
+    """Return the operation that requests one page of the application's device requests without a response."""
     if device_id is None:
         return _list_page(routes.WAITING_REQUESTS, WaitingRequestPage, after=after)
 
@@ -217,7 +219,7 @@ def list_waiting_requests(device_id: str | None, *, after: str | None = None) ->
 
 
 class ListPage(Protocol[E_co]):
-    """A page of a list."""
+    """One page of a list of the service."""
 
     @property
     def data(self) -> Sequence[E_co]: ...
@@ -226,18 +228,18 @@ class ListPage(Protocol[E_co]):
 
 
 class Pages:
-    """Follows the pages of a list to its end. Detects a service that sends the same page again and again."""
+    """A check of the pages of one list, which detects a service that returns the same page again and again."""
 
     def __init__(self) -> None:
         self._count = 0
         self._bounds: set[str] = set()
 
     def next_after(self, page: ListPage[Listed]) -> str | None:
-        """Return the id after which the next page begins; ``None`` after the last page.
+        """Return the id after which the next page begins, or ``None`` after the last page.
 
         Raises:
-            UnexpectedResponse: The page repeats the first or last id of an earlier page, or it is empty and not the
-                last page.
+            UnexpectedResponse: An earlier page had the same first or last id, or the page is empty although it is not
+                the last one.
         """
         self._count += 1
         ids = [entry.async_response_id if isinstance(entry, WaitingRequest) else entry.id for entry in page.data]
@@ -256,27 +258,27 @@ class Pages:
 
 
 def get_directory_device(device_id: str) -> Operation[Device]:
-    """The directory's entry of a device."""
+    """Return the operation that requests a device's entry in the directory."""
     return _get_of_device(routes.DEVICE, device_id, Device, "id")
 
 
 def put_device(device_id: str, changes: Mapping[str, object]) -> Operation[Device]:
-    """Describe a device in the directory; fields that are not passed stay.
+    """Return the operation that describes a device in the directory. Fields that are not passed stay unchanged.
 
     Raises:
-        ValueError: A value cannot be sent; the message says why.
+        ValueError: A value is not valid and cannot be sent. The message contains the reason.
     """
     operation = get_directory_device(device_id)
     return Operation("PUT", operation.path, operation.read, json=checked_body(DeviceUpdate, changes))
 
 
 def list_device_queries(*, name: str | None = None, after: str | None = None) -> Operation[DeviceQueryPage]:
-    """One page of the saved filters of the directory."""
+    """Return the operation that requests one page of the saved filters of the directory."""
     return _list_page(routes.DEVICE_QUERIES, DeviceQueryPage, after=after, name__eq=name)
 
 
 def find_device_query(name: str) -> Operation[DeviceQuery]:
-    """The saved filter of a name.
+    """Return the operation that requests the saved filter with this name.
 
     Raises:
         TypeError: The name is not a string.
@@ -295,36 +297,36 @@ def find_device_query(name: str) -> Operation[DeviceQuery]:
 
 
 def post_device_query(name: str, query: QueryLike) -> Operation[DeviceQuery]:
-    """Save a filter of the directory.
+    """Return the operation that saves a filter of the directory.
 
     Raises:
-        ValueError: A value cannot be sent; the message says why.
+        ValueError: A value is not valid and cannot be sent. The message contains the reason.
     """
     body = checked_body(DeviceQueryBody, {"name": name, "query": query_text(query)})
     return Operation("POST", routes.DEVICE_QUERIES, read_json(DeviceQuery.model_validate_json), json=body)
 
 
 def put_device_query(query_id: str, *, name: str | None, query: QueryLike | None) -> Operation[DeviceQuery]:
-    """Change a saved filter; ``None`` leaves a field as it is.
+    """Return the operation that changes a saved filter. ``None`` leaves a field unchanged.
 
     Raises:
-        ValueError: A value cannot be sent; the message says why.
+        ValueError: A value is not valid and cannot be sent. The message contains the reason.
     """
     body = checked_body(DeviceQueryUpdate, {"name": name, "query": None if query is None else query_text(query)})
     return Operation("PUT", _of_query(query_id), read_json(DeviceQuery.model_validate_json), json=body)
 
 
 def delete_device_query(query_id: str) -> Operation[None]:
-    """Delete a saved filter."""
+    """Return the operation that deletes a saved filter."""
     return Operation("DELETE", _of_query(query_id), nothing)
 
 
 def query_text(query: QueryLike) -> str:
-    """Return the text of a filter to save, from conditions of :func:`list_devices` or from its text.
+    """Return the query string of a filter to save, from a query string or from conditions as in :func:`list_devices`.
 
     Raises:
-        TypeError: ``query`` is neither of these.
-        ValueError: A time has no zone, or an operator for one value has several.
+        TypeError: ``query`` is neither a string nor a mapping.
+        ValueError: A time has no time zone, or several values are passed for an operator that takes one.
     """
     if isinstance(query, Mapping):
         return urlencode(filter_texts(query), safe=",:")
@@ -334,15 +336,15 @@ def query_text(query: QueryLike) -> str:
 def list_device_events(
     filters: Mapping[str, object], *, limit: int | None, after: str | None = None
 ) -> Operation[DeviceEventPage]:
-    """One page of the registrations and their ends, the newest first.
+    """Return the operation that requests one page of the registration events of devices, newest first.
 
     Args:
-        filters: Conditions, as of :func:`list_devices`.
-        limit: How many more events to request, ``None`` for all.
-        after: Last id of the page before.
+        filters: The conditions, as in :func:`list_devices`.
+        limit: How many more events to request. ``None`` requests all.
+        after: The last id of the previous page.
 
     Raises:
-        ValueError: A time has no zone.
+        ValueError: A time has no time zone.
     """
     sent = filter_texts(filters)
 
@@ -359,14 +361,14 @@ def event_filters(
     end: datetime | None,
     event_types: Collection[str] | None,
 ) -> list[dict[str, object]]:
-    """Return the conditions on device events, one set for each request: many devices need several requests.
+    """Return the conditions on device events, one set for each request, because many devices need several requests.
 
     Raises:
-        TypeError: A single string was passed instead of a list of event types.
+        TypeError: A string was passed instead of a list of event types.
     """
     if isinstance(event_types, str):
         raise TypeError(f"event_types={event_types!r} must be a list of str; write [{event_types!r}]")
-    # The end is exclusive, as for a history, and the instants of events are whole milliseconds.
+    # The end is exclusive, as for a history. The times of events are whole milliseconds.
     last = None if end is None else end - timedelta(milliseconds=1)
     same = conditions(None, date_time__gte=begin, date_time__lte=last, event_type__in=event_types and [*event_types])
     if device_ids is None:
@@ -376,22 +378,22 @@ def event_filters(
 
 
 def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent]:
-    """Return the newest events, ``limit`` of them at most, in the order in which they happened."""
+    """Return the newest events, at most ``limit`` of them, in the order in which they happened."""
     return sorted(events, key=lambda event: event.id, reverse=True)[:limit][::-1]
 
 
 def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
-    """The connection of a device."""
+    """Return the operation that requests how a device is connected."""
     return _get_of_device(routes.DEVICE_CONNECTION, device_id, DeviceConnection, "device_id")
 
 
 def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
-    """The latest contacts of a device, as far as the application was notified of them."""
+    """Return the operation that requests the latest contacts of a device of which the application was notified."""
     return _get_of_device(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
 
 
 def list_resources(device_id: str) -> Operation[list[EndpointResource]]:
-    """List the resources that a device has now."""
+    """Return the operation that lists the current resources of a device."""
     return Operation("GET", of_device(routes.ENDPOINT_RESOURCES, device_id), read_json(_RESOURCES.validate_json))
 
 
@@ -408,14 +410,14 @@ def submit_device_request(
     if_match: int | None = None,
     wait_seconds: int = 0,
 ) -> Operation[Accepted]:
-    """Submit a device request (E2). It is safe to repeat, because it is queued once per async-id.
+    """Return the operation that submits a device request (E2). It is safe to repeat, because of its async-id.
 
-    With ``if_match`` it is accepted only while the desired value has this revision. With ``wait_seconds`` the service
-    may hold its 202 for so long and include the response; a service without this option sends the 202 at once
-    (RFC 7240).
+    With ``if_match``, the service accepts the request only if the desired value has this revision. With
+    ``wait_seconds``, the service may delay its 202 for this time, and include the device's response. A service without
+    this option sends the 202 at once (RFC 7240).
 
     Raises:
-        ValueError: Something cannot be sent; the message names it.
+        ValueError: An argument is not valid and cannot be sent. The message contains its name.
     """
     parse_path(text("path", path))
     if not re.fullmatch(ASYNC_ID_PATTERN, text("async_id", async_id), re.ASCII):
@@ -435,19 +437,19 @@ def submit_device_request(
         params={"async-id": async_id},
         headers=({} if if_match is None else {"If-Match": f'"{if_match}"'})
         | ({routes.PREFER_HEADER: f"wait={wait_seconds}"} if wait_seconds else {}),
-        # The body of this error has the current resource, which the usual reader of errors ignores.
+        # The body of this error contains the current resource, which the usual reader of errors ignores.
         also_reads=_PRECONDITION_FAILED,
         json=checked_body(DeviceRequestBody, body),
-        # The async-id makes it one request, however often it is sent.
+        # With the same async-id it is one request, no matter how many times it is sent.
         is_repeatable=True,
         outlasts_loss=wait_seconds > 0,
     )
 
 
 def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revision: int | None) -> Operation[None]:
-    """Acknowledge the failed write of a resource. An extension."""
+    """Return the operation that acknowledges the failed write of a resource. This is an extension."""
     body = {"resource_path": path, "by": by, "revision": revision}
-    # A second acknowledgement changes nothing.
+    # A second acknowledgement has no effect.
     return Operation(
         "POST",
         of_device(routes.ACKNOWLEDGEMENTS, device_id),
@@ -461,16 +463,16 @@ def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revis
 
 
 def get_presubscriptions() -> Operation[RuleList]:
-    """The rules of this key."""
+    """Return the operation that requests the rules of this access key."""
     return Operation("GET", routes.PRESUBSCRIPTIONS, _read_rules)
 
 
 def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str | None = None) -> Operation[None]:
-    """E3: replace all rules; with a tag only while the rules still have this tag.
+    """Return the operation that replaces all rules (E3). With a tag, they must not have changed since it was read.
 
     Raises:
         TypeError: A single rule was passed instead of a list.
-        ValueError: A rule cannot be sent; the message names the fault.
+        ValueError: A rule is not valid and cannot be sent. The message contains the reason.
     """
     return Operation(
         "PUT",
@@ -483,19 +485,19 @@ def put_presubscriptions(rules: Iterable[RuleLike], *, apply_now: bool, tag: str
 
 
 def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
-    """Return valid rules from the input of a user.
+    """Return the rules in a user's input after checking them.
 
     Raises:
         TypeError: A single rule was passed instead of a list.
-        ValueError: A rule cannot be sent; the message names the fault.
+        ValueError: A rule is not valid and cannot be sent. The message contains the reason.
     """
-    # These types are iterable too.
+    # These types are iterable, too.
     if isinstance(rules, PresubscriptionRule | Mapping | str):
         raise TypeError(f"rules must be a list of rules, not {type_name(rules)}; write [rule] for a single one")
     listed = list(rules)
     found = _checked(PRESUBSCRIPTION_RULES.validate_python, listed, "rule ")
     for index, rule in enumerate(found):
-        # A rule from the service may have members of a later version; in a mapping an unknown name is a mistake.
+        # A rule from the service may have members of a later version. In a mapping, an unknown name is a mistake.
         if isinstance(listed[index], Mapping) and rule.model_extra:
             (name, *_) = rule.model_extra
             raise InvalidValue(f"rule {index} has no member {name!r}; {closest(name, type(rule).model_fields)}")
@@ -503,34 +505,34 @@ def checked_rules(rules: Iterable[RuleLike]) -> list[PresubscriptionRule]:
 
 
 def delete_presubscriptions() -> Operation[None]:
-    """Remove all rules."""
+    """Return the operation that removes all rules."""
     return Operation("DELETE", routes.PRESUBSCRIPTIONS, nothing)
 
 
 def put_subscription(device_id: str, path: str) -> Operation[None]:
-    """Subscribe one resource."""
+    """Return the operation that subscribes to one resource."""
     return Operation("PUT", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def get_subscription_state(device_id: str, path: str) -> Operation[SubscriptionState]:
-    """The state of the subscription of this resource."""
+    """Return the operation that requests the state of the subscription to a resource."""
     route = of_resource(routes.SUBSCRIPTION, device_id, path)
     return Operation("GET", route, _read_subscription, also_reads=_NOT_FOUND)
 
 
 def delete_subscription(device_id: str, path: str) -> Operation[None]:
-    """End the subscription of one resource."""
+    """Return the operation that ends the subscription to one resource."""
     return Operation("DELETE", of_resource(routes.SUBSCRIPTION, device_id, path), nothing)
 
 
 def list_subscriptions(device_id: str) -> Operation[list[str]]:
-    """The subscribed paths of a device."""
+    """Return the operation that requests the subscribed paths of a device."""
     route = of_device(routes.DEVICE_SUBSCRIPTIONS, device_id)
     return Operation("GET", route, _read_uri_list, also_reads=_NOT_FOUND)
 
 
 def delete_subscriptions(device_id: str) -> Operation[None]:
-    """End all subscriptions of a device."""
+    """Return the operation that ends all subscriptions to a device."""
     return Operation("DELETE", of_device(routes.DEVICE_SUBSCRIPTIONS, device_id), nothing)
 
 
@@ -540,9 +542,10 @@ def delete_subscriptions(device_id: str) -> Operation[None]:
 def poll_log(
     after: int | None, *, hold_seconds: float, within_seconds: float = math.inf, max_retries: int | None = 0
 ) -> Operation[Poll]:
-    """Read the notification log after a position; ``None`` requests the position of its end.
+    """Return the operation that reads the log after a position. ``None`` requests the position of the log's end.
 
-    The wire has whole seconds, so the hold is rounded up. A poll is not retried: its reader polls again by itself.
+    The hold time is rounded up, because the wire uses whole seconds. The sender does not retry a poll, because its
+    reader polls again by itself.
     """
     hold = min(math.ceil(hold_seconds), routes.MAX_HOLD_SECONDS)
     params: dict[str, str | int] = {"after": "latest" if after is None else after, "hold": hold}
@@ -558,9 +561,9 @@ def poll_log(
 
 
 def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
-    """Register a webhook with all optional members of messages.
+    """Return the operation that registers a webhook, with all optional members in its messages.
 
-    ``with_seq`` requests the numbers of the entries too, an extension.
+    ``with_seq`` also requests the numbers of the entries, which is an extension.
 
     Raises:
         ValueError: The URL or the headers cannot be registered.
@@ -586,7 +589,7 @@ def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Ope
 
 
 def get_callback() -> Operation[CallbackRegistration | None]:
-    """Return the webhook of this key, or ``None``."""
+    """Return the operation that requests the webhook of this access key, with the result ``None`` if there is none."""
     read = read_json(CallbackRegistration.model_validate_json)
     return Operation(
         "GET", routes.CALLBACK, lambda response: None if _is_none(response) else read(response), also_reads=_NOT_FOUND
@@ -594,17 +597,17 @@ def get_callback() -> Operation[CallbackRegistration | None]:
 
 
 def delete_callback() -> Operation[bool]:
-    """Remove the webhook. The result is true if there was a webhook."""
+    """Return the operation that removes the webhook. The result is whether there was one."""
     return Operation("DELETE", routes.CALLBACK, lambda response: not _is_none(response), also_reads=_NOT_FOUND)
 
 
 def delete_poll_channel() -> Operation[None]:
-    """End the long-polling channel and every open poll."""
+    """Return the operation that deletes the long-polling channel and ends all open polls."""
     return Operation("DELETE", routes.PULL, nothing)
 
 
 def get_health() -> Operation[bool]:
-    """Whether a mirror is up."""
+    """Return the operation that checks whether a healthy mirror responds."""
     return Operation("GET", routes.HEALTH, _read_health, max_retries=0)
 
 
@@ -612,7 +615,7 @@ def get_health() -> Operation[bool]:
 
 
 def _get_of_device(route: str, device_id: str, model: type[ModelT], id_field: str) -> Operation[ModelT]:
-    """Request one device, and check that the response is about this device."""
+    """Return the operation that requests one device, and checks that the response belongs to this device."""
 
     def read(response: HTTPResponse) -> ModelT:
         found = read_json(model.model_validate_json)(response)
@@ -631,7 +634,7 @@ def _list_page(
     check: Callable[[ModelT], None] | None = None,
     **params: str | None,
 ) -> Operation[ModelT]:
-    """Request one page of a list; ``limit`` is how many more items to request, ``None`` for all."""
+    """Return the operation for one page of a list. ``limit`` is how many more items to request, ``None`` for all."""
 
     def read(response: HTTPResponse) -> ModelT:
         page = read_json(model.model_validate_json)(response)
@@ -645,7 +648,7 @@ def _list_page(
 
 
 def of_device(route: str, device_id: str) -> str:
-    # Dot segments are removed from a path (RFC 3986, 5.2.4), so the request would be for another route.
+    # Dot segments are removed from a path (RFC 3986, 5.2.4), so the request would be sent to another route.
     if text("device_id", device_id) in {"", ".", ".."}:
         raise InvalidValue(f"{device_id!r} is not a device id; client.devices.list() returns the existing ones")
     return route.format(device_id=quote(device_id, safe=""))
@@ -679,7 +682,7 @@ def _is_several(value: object) -> TypeGuard[Collection[object]]:
 
 
 def checked_body(model: type[BaseModel], members: Mapping[str, object]) -> Any:
-    """Return valid JSON of the members that are not ``None``."""
+    """Return the members that are not ``None`` as valid JSON."""
     body = {name: value for name, value in members.items() if value is not None}
     return _checked(model.model_validate, body).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
@@ -700,7 +703,7 @@ def nothing(_: HTTPResponse) -> None:
 
 def _read_health(response: HTTPResponse) -> bool:
     health = read_json(Health.model_validate_json)(response)
-    # Other services report "ok" too. An early mirror does not send its name, but an id for each request.
+    # Other services also report "ok". An early mirror does not send its name, but sends an id for each request.
     is_mirror = health.service == SERVICE or (
         health.service is None and _REQUEST_ID.fullmatch(response.headers.get(routes.REQUEST_ID_HEADER, "")) is not None
     )
@@ -709,7 +712,7 @@ def _read_health(response: HTTPResponse) -> bool:
 
 def _read_rules(response: HTTPResponse) -> RuleList:
     tag = response.headers.get("ETag", "")
-    # A tag that no header can carry cannot be sent back.
+    # A tag that is not valid in a header cannot be sent back.
     is_tag = tag.isascii() and tag.isprintable() and tag.strip() != ""
     return RuleList(read_json(PRESUBSCRIPTION_RULES.validate_json)(response), tag if is_tag else None)
 
@@ -725,10 +728,10 @@ def _read_subscription(response: HTTPResponse) -> SubscriptionState:
 
 
 def _is_none(response: HTTPResponse) -> bool:
-    """Whether a 404 means that there is none of what was requested.
+    """Return whether a 404 means that the requested object does not exist.
 
     Raises:
-        NotFound: It means that the path is wrong, or something else than the service sent it.
+        NotFound: The 404 means that the path is wrong, or it was not sent by the service.
     """
     if response.status_code != 404:
         return False
@@ -756,15 +759,15 @@ def _read_uri_list(response: HTTPResponse) -> list[str]:
 
 
 def require_matches(filters: Mapping[str, str], field: str, found: Iterable[str | None]) -> None:
-    """Check that a response is about the devices that were requested.
+    """Check that a response contains only devices that were requested.
 
     Args:
-        filters: The conditions that were sent.
+        filters: The conditions in the request.
         field: The field of the directory, such as ``id``.
-        found: The value of each device in the response. ``None`` if the device has no value.
+        found: The value of the field for each device in the response, or ``None`` if a device has no value.
 
     Raises:
-        UnexpectedResponse: A device does not meet the conditions; the message names both.
+        UnexpectedResponse: A device does not meet a condition. The message contains the condition and the value.
     """
     values = [value for value in found if value is not None]
     for name, requested in filters.items():
@@ -807,7 +810,7 @@ def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
         error = PreconditionFailed(response.status_code, read_error_body(response))
         error.resource = _read_current(response)
         raise error
-    # The body may be empty.
+    # The body of the response may be empty.
     body = _read_object(response.content) if response.content.strip() else {}
     named = body.get("async-response-id", async_id)
     if named != async_id:
@@ -823,7 +826,7 @@ def _read_accepted(async_id: str, response: HTTPResponse) -> Accepted:
 
 
 def _read_async_response(async_id: str, body: object) -> AsyncResponse | None:
-    """The response that came with a 202. If it cannot be read or is of another request, the log brings it."""
+    """Return the response that arrived with a 202, or ``None`` if it is unusable. The log then also contains it."""
     try:
         response = AsyncResponse.model_validate(body)
     except ValidationError:
@@ -832,7 +835,7 @@ def _read_async_response(async_id: str, body: object) -> AsyncResponse | None:
 
 
 def _read_current(response: HTTPResponse) -> Resource | None:
-    """The resource that a rejected write was for; ``None`` if the service does not say."""
+    """Return the resource for which a write was rejected, or ``None`` if the service does not send it."""
     try:
         state = DesiredChanged.model_validate_json(response.content).resource
     except ValidationError:
@@ -843,7 +846,7 @@ def _read_current(response: HTTPResponse) -> Resource | None:
 def read_instant(header: str | None) -> datetime | None:
     try:
         return _INSTANT.validate_python(header).astimezone(UTC)
-    except (ValidationError, OverflowError):  # optional: the request itself succeeded
+    except (ValidationError, OverflowError):  # the time is optional, and the request itself succeeded
         return None
 
 
@@ -884,5 +887,5 @@ def read_gap(header: str | None) -> Gap | None:
         return None
     number = rf"\s*(\d{{1,{routes.MAX_SEQ_DIGITS}}})\s*"
     numbers = re.fullmatch(f"{number}-{number}", header)
-    # An unreadable header still means that entries are missing.
+    # A header that cannot be read still means that entries are missing.
     return Gap(int(numbers[1]), int(numbers[2])) if numbers else Gap(None, None)

@@ -1,6 +1,6 @@
-"""Proxies and certificates from environment variables, for both clients, so that they agree.
+"""Proxies and certificates from environment variables, in the same way for both kinds of clients.
 
-The rules are the same as in httpx. In addition, ``NO_PROXY`` may name networks (``10.0.0.0/8``).
+The rules are those of httpx. In addition, ``NO_PROXY`` may contain networks, such as ``10.0.0.0/8``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _HOST_AND_PORT = re.compile(r"\[?(?P<name>.*?)\]?(:(?P<port>[0-9]{1,5}))?")
 
 
 def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
-    """Return the proxy for an address (``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY``), unless ``NO_PROXY`` names it.
+    """Return the proxy of the environment for an address, or ``None`` if there is none or ``NO_PROXY`` excludes it.
+
+    The environment variables are ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``ALL_PROXY``.
 
     Raises:
         ConfigError: The proxy cannot be used.
@@ -35,7 +37,7 @@ def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
     except (ValueError, httpx.InvalidURL):
         proxy = None
     if proxy is None or not proxy.url.host:
-        # Without httpx's message, which may contain a password.
+        # The message of httpx is left out, because it may contain a password.
         raise ConfigError(
             f"the proxy that the environment names for {base_url.scheme} (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) cannot be"
             " used; write it like http://proxy.example.com:3128"
@@ -49,11 +51,11 @@ def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
 
 
 def proxy_hint(base_url: str) -> str:
-    """Return a hint for the end of a message: the proxy through which an address was not reached; empty without one."""
+    """Return a hint for an error message: the proxy to an address that was not reached, or an empty string."""
     with suppress(ConfigError):
         proxy = proxy_for(httpx.URL(base_url))
         if proxy is not None:
-            # Its user and password do not belong in a message.
+            # The user name and password of the proxy must not appear in a message.
             address = proxy.url.copy_with(userinfo=b"", path="/", query=None)
             return (
                 f"; the request went through the proxy {str(address).rstrip('/')} of the environment: check that it"
@@ -63,9 +65,10 @@ def proxy_hint(base_url: str) -> str:
 
 
 def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
-    """Load the trusted certificates of ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``. If neither is set, load the default ones.
+    """Load the trusted certificates from ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``, or else the default ones.
 
-    Loading takes longer than most requests; ``None`` for http:, which uses none.
+    For http, the result is ``None``, because no certificates are needed and loading them takes longer than most
+    requests.
 
     Raises:
         ConfigError: The certificates cannot be read.
@@ -74,7 +77,7 @@ def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
         return None
     try:
         return httpx.create_ssl_context()
-    except OSError as exc:  # also the base class of ssl.SSLError
+    except OSError as exc:  # this is also the base class of ssl.SSLError
         raise ConfigError(
             f"the certificates that SSL_CERT_FILE or SSL_CERT_DIR names cannot be read ({exc}); correct the variable,"
             " or unset it for the default ones"
@@ -82,7 +85,7 @@ def certificates_for(base_url: httpx.URL) -> ssl.SSLContext | None:
 
 
 def tls_hint(failure: Exception) -> str:
-    """Return the fix for a failure of TLS, for the end of a message; empty for any other failure."""
+    """Return a hint for an error message that explains how to fix a TLS failure, or an empty string."""
     message = str(failure)
     if any(words in message for words in _UNKNOWN_AUTHORITY):
         return "; if you use your own certificate authority, set SSL_CERT_FILE to its certificate file"
@@ -92,23 +95,23 @@ def tls_hint(failure: Exception) -> str:
 
 
 def plain_hint(base_url: str, failure: Exception) -> str:
-    """Return the fix for plain HTTP to a service with TLS, for the end of a message; empty for other failures."""
+    """Return a hint for an error message if plain HTTP was sent to a service with TLS, or an empty string."""
     if base_url.startswith("http://") and _HUNG_UP in str(failure):
         return "; if it speaks TLS, begin its address with https://"
     return ""
 
 
-# From a message of httpcore, for a connection that ended before the response.
+# This is part of httpcore's message for a connection that ended before the response.
 _HUNG_UP = "disconnected without sending a response"
-# From messages of OpenSSL, which every library passes on.
+# These are parts of OpenSSL's messages, which all libraries include in their own messages.
 _UNKNOWN_AUTHORITY = ("unable to get local issuer certificate", "self-signed certificate", "self signed certificate")
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 
 
 def _matches(entry: str, url: httpx.URL) -> bool:
-    """Whether an entry of ``NO_PROXY`` matches an address: ``*``, a network, or a host with its subdomains.
+    """Return whether an entry of ``NO_PROXY`` matches an address: ``*``, a network, or a host with its subdomains.
 
-    A host may have a scheme before it and a port after it. A host with a dot in front means its subdomains only.
+    A scheme before a host and a port after it are allowed. A host with a dot in front matches only its subdomains.
     """
     if entry == "*":
         return True
@@ -117,7 +120,7 @@ def _matches(entry: str, url: httpx.URL) -> bool:
         return False
     try:
         return ip_address(url.host) in ip_network(address.strip("[]"), strict=False)
-    except ValueError:  # one of them is a name, or has a port
+    except ValueError:  # the host or the entry is a name, or the entry has a port
         found = _HOST_AND_PORT.fullmatch(address)
     name, port = ("", None) if found is None else (found["name"], found["port"])
     if not name or (port is not None and int(port) != (url.port or _PORTS[url.scheme])):

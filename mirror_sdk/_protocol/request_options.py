@@ -1,4 +1,4 @@
-"""The optional arguments of a device request. Source: wire.md 2."""
+"""The optional arguments of device requests. Source: wire.md 2."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_REVISION = 2**63
 
 
 class RequestOptions(TypedDict, total=False):
-    """Optional members of a device request; the service decides those that are missing or ``None``."""
+    """The optional members of a device request. For missing members and ``None``, the service has defaults."""
 
     payload: bytes | None
     content_type: str | None
@@ -33,11 +33,11 @@ def to_write(
     allow_read_only: bool,
     if_match: ExpectedValue | None,
 ) -> RequestOptions:
-    """Return the options of a write; ``text`` is what a person typed, instead of ``value``.
+    """Return the options of a write. ``text`` is a string that a person typed, instead of ``value``.
 
     Raises:
-        InvalidValue: The value or the text does not match the declaration of the path, both or neither were passed, or
-            the path is declared read-only and ``allow_read_only`` is not set.
+        InvalidValue: The value or the text does not match the declaration of the path, or both or neither of them were
+            passed. Another cause is a path that is declared read-only, unless ``allow_read_only`` is set.
     """
     payload, content_type = encode(
         argument_value(value, text, path), path, content_type, allow_read_only=allow_read_only
@@ -58,11 +58,11 @@ def to_execute(argument: str | None) -> RequestOptions:
 
 
 def expected_revision(if_match: ExpectedValue) -> int:
-    """Return the revision of the desired value that a write expects, 0 if nothing was ever written.
+    """Return the revision of the desired value that a write expects, or 0 if nothing was ever written.
 
     Raises:
-        TypeError: ``if_match`` has another type.
-        InvalidValue: The service sent no revision, or the number is not a revision.
+        TypeError: ``if_match`` is not a revision, a ``Resource`` or a ``DesiredValue``.
+        InvalidValue: The service sent no revision, or the number is not a valid revision.
     """
     if isinstance(if_match, Resource):
         return NEVER_WRITTEN if if_match.desired is None else expected_revision(if_match.desired)
@@ -74,7 +74,7 @@ def expected_revision(if_match: ExpectedValue) -> int:
 
 
 def _read_revision(if_match: object) -> int:
-    # Numbers of numpy, from a column of revisions, are Integral too.
+    # Integers of NumPy, from a column of revisions, are Integral, too.
     if isinstance(if_match, bool) or not isinstance(if_match, Integral):
         raise TypeError(
             f"if_match={if_match!r} must be a revision, a Resource or a DesiredValue; 0 means that the resource was"

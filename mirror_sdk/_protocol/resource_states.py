@@ -1,4 +1,4 @@
-"""Resources as the wire format describes them, read as typed values. Source: specification 2.1 and 2.2; wire.md 1."""
+"""Conversion of resources in the wire format to typed values. Source: specification 2.1 and 2.2; wire.md 1."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mirror_sdk.wire.paths import parse_path
 
 
 def resources_of(states: Sequence[wire_object.ResourceState]) -> dict[str, Resource]:
-    """Return the resources of a device object by path; a payload that is not what its path declares is opaque."""
+    """Return the resources of a device object by path. A payload that does not match its declaration becomes opaque."""
     units = _units_by_instance(states)
     return {state.resource_path: _resource(state, units) for state in states}
 
 
 def _units_by_instance(states: Iterable[wire_object.ResourceState]) -> dict[str, str]:
-    """The unit each object instance names in its resource 5701, by the path of the instance (``/3303/0``)."""
+    """Return the unit that each object instance reports in resource 5701, by the path of the instance (``/3303/0``)."""
     suffix = f"/{SENSOR_UNITS}"
     values = {
         state.resource_path.removesuffix(suffix): _reported(state)
@@ -70,6 +70,6 @@ def _desired(state: wire_object.ResourceState) -> DesiredValue | None:
 def _copies(
     kind: type[ReportedValue | DesiredValue], part: wire_object.Reported | wire_object.Desired
 ) -> dict[str, Any]:
-    """Return the attributes of a value that are members of the interface: all but the value itself."""
+    """Return the attributes of a value that have the same names in the wire format, which are all but the value."""
     members = part.__dict__
     return {name: members[name] for name in kind.__slots__ if name != "value"}

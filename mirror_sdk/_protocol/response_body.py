@@ -1,6 +1,7 @@
-"""The body of a response as it arrives: decompressed in small pieces, and limited in size.
+"""The body of a response while it arrives, decompressed in small pieces and limited in size.
 
-A few compressed bytes can become a thousand times as many, so no more of them is decompressed than the reader needs.
+A few compressed bytes can expand to a thousand times their size. Only as many as the reader needs are therefore
+decompressed.
 """
 
 from __future__ import annotations
@@ -15,38 +16,38 @@ import httpx
 from mirror_sdk.errors import UnexpectedResponse
 
 ACCEPT_ENCODING = "gzip"
-"""The content encoding that is decompressed chunk by chunk. By default httpx would request more of them."""
+"""The only content encoding that can be decompressed in chunks here. By default, httpx would request others, too."""
 MAX_BYTES = 64 * 1024 * 1024
-"""The maximum number of bytes of an ordinary response after decompression.
+"""The maximum size in bytes of an ordinary response after decompression.
 
-A device object may be of any size (specification 2.1). This limit fits one with 65,536 resources of 500 bytes each, and
-the largest page of a mirror.
+A device object may be of any size (specification 2.1). This limit is enough for an object with 65,536 resources of 500
+bytes each, and for the largest page of a mirror.
 """
 MAX_ERROR_BYTES = 1024 * 1024
-"""The maximum number of bytes of an error. An error has one sentence, and one more for each invalid field."""
+"""The maximum size in bytes of an error response, which contains one sentence, and one for each invalid field."""
 BUFFER_BYTES = 64 * 1024
-"""Number of bytes that are buffered while a response is read; longer parts of it are not copied."""
+"""The number of bytes that are buffered while a response is read. Larger parts of it are not copied."""
 CHUNK_BYTES = 1024 * 1024
 """The maximum number of bytes that are decompressed at a time."""
 
 _GZIP = zlib.MAX_WBITS | 16
-# Python cannot convert a string of thousands of digits. A number of this length exceeds every limit already.
+# Python cannot convert strings with thousands of digits. A number of this length already exceeds every limit.
 _LONGEST_NUMBER = 19
 _NEVER_PACKED = "incorrect header check"
-"""The message of zlib for bytes that were never compressed."""
+"""The message of zlib for data that is not compressed."""
 
 
 def announced_bytes(headers: Mapping[str, str]) -> int:
-    """Return the size of the body on the wire according to the headers, 0 if they do not say."""
+    """Return the size of the body on the wire according to the headers, or 0 if they do not contain it."""
     length = headers.get("Content-Length", "")
     return int(length[:_LONGEST_NUMBER]) if length.isdecimal() else 0
 
 
 class Decompressor:
-    """Decompresses one response.
+    """A decompressor for the body of one response.
 
     Args:
-        headers: Its headers.
+        headers: The headers of the response.
 
     Raises:
         UnexpectedResponse: The response has a content encoding other than gzip.
@@ -62,17 +63,17 @@ class Decompressor:
         self._decompressor = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
 
     def decompress(self, raw: bytes) -> Iterator[bytes]:
-        """Decompress some bytes of the body.
+        """Yield the decompressed form of a part of the body.
 
         Raises:
-            httpx.DecodingError: The bytes are damaged.
-            UnexpectedResponse: The bytes follow the end of the compressed content, or are not compressed.
+            httpx.DecodingError: The compressed data is damaged.
+            UnexpectedResponse: The data continues after the end of the compressed content, or is not compressed.
         """
         if self._decompressor is None:
             yield raw
             return
         chunk = b""
-        # After a full chunk there may be more, even if no input is left.
+        # After a full chunk, more output may be available even if no input is left.
         while raw or len(chunk) == CHUNK_BYTES:
             if raw and self._decompressor.eof:
                 raise UnexpectedResponse("the response continues after the end of its compressed content")
@@ -84,18 +85,18 @@ class Decompressor:
                 message = "the response claims to be compressed and is not; does base_url point elsewhere?"
                 raise UnexpectedResponse(message) from exc
             yield chunk
-            # If data follow the end of the compressed content, the next round raises the error.
+            # If data follows the end of the compressed content, the next iteration raises the error.
             raw = self._decompressor.unconsumed_tail or self._decompressor.unused_data
 
 
 class BodyCollector:
-    """Collects a body of a limited size.
+    """A collector of a response body that limits its size.
 
     Args:
-        response: Its status decides the limit, and its headers announce the size.
+        response: The response. Its status determines the limit, and its headers contain the size.
 
     Raises:
-        UnexpectedResponse: The announced size exceeds the limit.
+        UnexpectedResponse: The size in the headers exceeds the limit.
     """
 
     def __init__(self, response: httpx.Response) -> None:
@@ -105,11 +106,11 @@ class BodyCollector:
 
     @property
     def content(self) -> bytes:
-        """The body so far."""
+        """The part of the body that has been collected so far."""
         return bytes(self._collected)
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk.
+        """Append a chunk of the body.
 
         Raises:
             UnexpectedResponse: The body exceeds the limit.
@@ -126,7 +127,7 @@ class BodyCollector:
 
 
 class Body(io.RawIOBase):
-    """The body of a response as a file."""
+    """The body of a response as a readable file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -136,7 +137,7 @@ class Body(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer with the bytes that have arrived; 0 at the end."""
+        """Fill the buffer with bytes of the body and return their number, which is 0 at the end."""
         while not self._rest and (chunk := next(self._chunks, None)) is not None:
             self._rest = memoryview(chunk)
         count = min(len(buffer), len(self._rest))

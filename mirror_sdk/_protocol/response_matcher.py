@@ -1,6 +1,6 @@
-"""Matches the responses in notification messages with the device requests that wait for them.
+"""Assignment of the responses in notification messages to the device requests that wait for them.
 
-Nothing in here waits, locks or does I/O.
+This module does not wait, uses no locks and performs no I/O.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ MAX_UNCLAIMED = 10_000
 
 
 class AwaitedResponse:
-    """The response to a device request. It may still be missing.
+    """A response to a device request, which may not have arrived yet.
 
     Attributes:
-        async_id: Identity of the request.
-        response: The response; ``None`` until then.
-        received_at: When it arrived, by the wall clock of this machine.
-        received_seconds: The same by a clock that never jumps.
-        lost: First and last number of the log entries that were lost while this waited, as far as they are known: the
-            response may be one of them. ``None`` if there are none, or the program was warned of them.
+        async_id: The async-id of the request.
+        response: The response, or ``None`` until it has arrived.
+        received_at: The time at which the response arrived, by the wall clock of this machine.
+        received_seconds: The same time by a monotonic clock.
+        lost: The first and last number of the log entries that were lost while the request waited, as far as they are
+            known. The response may be one of these entries. It is ``None`` if no entries were lost, or the program has
+            already been warned.
     """
 
     __slots__ = ("__weakref__", "async_id", "lost", "received_at", "received_seconds", "response")
@@ -41,15 +42,16 @@ class AwaitedResponse:
 
 
 class ResponseMatcher:
-    """A matcher that delivers each response once, to the request that expects it.
+    """Delivers each response once, to the request that expects it.
 
-    An awaited response lives as long as a request handle refers to it. So a wait that timed out can be resumed, and the
-    memory of a dropped handle is freed. Of the responses that no request expects (yet), the newest ``keep`` are stored.
+    An awaited response exists as long as a request handle refers to it. You can therefore wait again after a timeout,
+    and the memory of a deleted handle is freed. Of the responses that no request expects yet, the newest ``keep`` are
+    stored.
 
     Attributes:
-        duplicates: How many responses came again for a request that had its own.
-        dropped: How many unclaimed responses had to make room for newer ones.
-        unreadable: How many entries could not be read.
+        duplicates: The number of responses that arrived again for a request that already had its response.
+        dropped: The number of unclaimed responses that were deleted to make room for newer ones.
+        unreadable: The number of entries that could not be read.
     """
 
     def __init__(
@@ -61,12 +63,12 @@ class ResponseMatcher:
         self._keep = keep
         self._clock = clock
         self._now = now
-        # Weak, so that a dropped handle does not leave its awaited response here forever.
+        # Weak, so that the awaited response of a deleted handle does not stay here forever.
         self._awaited_responses: WeakValueDictionary[str, AwaitedResponse] = WeakValueDictionary()
-        # Those of them that have no response yet.
+        # The awaited responses that have not arrived yet.
         self._open: WeakValueDictionary[str, AwaitedResponse] = WeakValueDictionary()
         self._unclaimed: OrderedDict[str, AsyncResponse] = OrderedDict()
-        # Async-ids of responses that came with their requests, and that the log will bring again.
+        # The async-ids of responses that arrived with the 202, and that the log will contain again.
         self._early: set[str] = set()
         self.duplicates: int = 0
         self.dropped: int = 0
@@ -84,18 +86,18 @@ class ResponseMatcher:
 
     @property
     def may_accept(self) -> bool:
-        """Whether a request may get its response with the 202, without reading the log.
+        """Whether a request may receive its response with the 202, without reading the log.
 
-        If other requests wait, the log has to be read for them anyway. The log delivers each such response again, and
-        the matcher has to remember it until then. So their number is limited.
+        If other requests are waiting, the log has to be read for them anyway. The log also contains each response that
+        arrived with a 202. The matcher has to remember these responses until then, so their number is limited.
         """
         return self.waiting <= 1 and len(self._early) < self._keep
 
     def expect(self, async_id: str) -> AwaitedResponse:
-        """Return the awaited response to a request. Call this before sending the request, so that none is missed."""
+        """Return the awaited response to a request. Call this before you send the request, to miss no response."""
         awaited_response = self._awaited_responses.get(async_id)
         if awaited_response is None:
-            # For an async-id that was used before, the response may have arrived already.
+            # If the async-id was used before, its response may have arrived already.
             awaited_response = AwaitedResponse(async_id, self._unclaimed.pop(async_id, None))
             self._awaited_responses[async_id] = awaited_response
             if awaited_response.response is None:
@@ -103,14 +105,14 @@ class ResponseMatcher:
         return awaited_response
 
     def give_up(self, awaited_response: AwaitedResponse) -> None:
-        """Stop waiting for a response. An error of the request may still refer to this response."""
+        """Stop waiting for a response, even if an error of its request still refers to it."""
         self._open.pop(awaited_response.async_id, None)
 
     def feed(self, entries: Iterable[Entry]) -> set[str]:
-        """Deliver the responses among the entries, and count the unreadable entries.
+        """Deliver the responses among log entries, and count the entries that cannot be read.
 
         Returns:
-            The names of the lists with unreadable entries.
+            The names of the lists that contain unreadable entries.
         """
         unreadable: set[str] = set()
         for entry in entries:
@@ -122,35 +124,35 @@ class ResponseMatcher:
         return unreadable
 
     def feed_responses(self, entries: Iterable[Entry], awaited: set[str]) -> None:
-        """Deliver only the responses with these async-ids; the reader of the log delivers the others later."""
+        """Deliver only the responses with these async-ids. The reader of the log delivers the other ones later."""
         for entry in entries:
             if isinstance(entry.body, AsyncResponse) and entry.body.id in awaited:
                 awaited.discard(entry.body.id)
                 self._deliver(entry.body)
 
     def pass_over_log(self) -> None:
-        """Note that the current entries of the log will not be read."""
+        """Record that the current entries of the log will not be read."""
         self._early.clear()
 
     def accept(self, response: AsyncResponse, *, comes_again: bool) -> None:
-        """Deliver a response that came with its request. If the log delivers it again, the matcher ignores it."""
+        """Deliver a response that arrived with the 202. If the log contains it again, it is ignored there."""
         awaited_response = self._awaited_responses.get(response.id)
-        # The log may have been faster.
+        # The response may already have arrived through the log.
         if awaited_response is not None and awaited_response.response is None:
             self._fulfil(awaited_response, response)
             if comes_again:
                 self._early.add(response.id)
 
     def note_loss(self, first_seq: int | None, last_seq: int | None) -> None:
-        """Note that entries of the log are lost, and that any missing response may be one of them."""
-        # A list, because the garbage collector may remove an entry during the loop.
+        """Record that entries of the log were lost, which may include any of the missing responses."""
+        # A copy of the list, because the garbage collector may remove an entry during the loop.
         for awaited_response in list(self._open.values()):
             awaited_response.lost = (first_seq, last_seq)
 
     def _deliver(self, response: AsyncResponse) -> None:
         awaited_response = self._awaited_responses.get(response.id)
         if response.id in self._early:
-            # The 202 has already brought it, so the service did not send a duplicate.
+            # The response arrived with the 202 before, so this is not a duplicate of the service.
             self._early.discard(response.id)
         elif awaited_response is not None and awaited_response.response is None:
             self._fulfil(awaited_response, response)

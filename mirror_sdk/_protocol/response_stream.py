@@ -1,4 +1,4 @@
-"""The body of a response as it arrives on a thread; the counterpart of ``async_response_stream``."""
+"""The body of a response while it arrives in a thread. ``async_response_stream`` is the asynchronous counterpart."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ T = TypeVar("T")
 def read_streamed(
     read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T], response: httpx.Response, deadline: Deadline
 ) -> T:
-    """Read the headers and the body, the body as it arrives."""
+    """Read the headers and the body of a response, while the body arrives."""
     return read(response.headers, io.BufferedReader(Body(iter_chunks(response, deadline)), BUFFER_BYTES))
 
 
 def iter_chunks(response: httpx.Response, deadline: Deadline) -> Generator[bytes]:
-    """Yield the decompressed body as it arrives; some transports have read it already.
+    """Yield the decompressed body of a response while it arrives. Some transports have already read it.
 
     Raises:
         httpx.ReadTimeout: The timeout of the call expired.
@@ -36,7 +36,7 @@ def iter_chunks(response: httpx.Response, deadline: Deadline) -> Generator[bytes
         deadline.begin_wait()
         if (raw := next(arriving, None)) is None:
             return
-        # A custom transport does not check the deadline.
+        # A transport of the caller does not check the deadline.
         if not deadline.left:
             raise httpx.ReadTimeout("the response had not ended")
         deadline.arrived(len(raw))

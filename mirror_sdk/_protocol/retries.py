@@ -1,4 +1,4 @@
-"""Decides whether and when a request is sent again after a failure. Nothing in here waits or does I/O."""
+"""Decisions whether and when a request is repeated after a failure. This module does not wait and performs no I/O."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import APIError, CallTimeout, ConnectionFailed, MirrorError
 
 _PASSING = frozenset({429, 502, 503, 504})
-"""Errors that are temporary. Others are if the service says when to try again."""
+"""Statuses of temporary errors. An error with another status is temporary if the service sends ``Retry-After``."""
 _LOST_BY_PROXY = frozenset({502, 504})
-"""Errors of a proxy that lost the connection during a request, or stopped waiting: it may have arrived."""
+"""Statuses with which a proxy reports a lost connection or a timeout, so the request may have reached the service."""
 
 
 class Retries:
-    """The attempts of one call.
+    """The attempts of one request.
 
     Args:
         max_attempts: The maximum number of attempts.
-        max_pause_seconds: The longest pause, even if the call has more time.
-        deadline: The end of the call.
-        backoff: How long the pauses are.
-        outlasts_loss: Whether a lost connection, here or at a proxy, lifts the limit on attempts. After that, only the
-            time of the call limits them.
+        max_pause_seconds: The maximum pause in seconds, even if the call has more time.
+        deadline: The deadline of the call.
+        backoff: The lengths of the pauses.
+        outlasts_loss: Whether a connection that the client or a proxy has lost removes the limit on attempts. After
+            that, only the deadline limits them.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Retries:
         self._attempts = 0
 
     def pause_after(self, error: MirrorError) -> float:
-        """Return the seconds to wait before the next attempt.
+        """Return how many seconds to wait before the next attempt.
 
         Raises:
-            MirrorError: The error itself, if another attempt would not help, or no attempt or no time is left.
+            MirrorError: The error itself, if another attempt would not help, or no attempts or no time are left.
         """
         self._attempts += 1
         if not isinstance(error, APIError | ConnectionFailed):
@@ -58,14 +58,15 @@ class Retries:
         if self._attempts >= self._max_attempts or not _may_pass(error, requested_seconds):
             raise error
         pause_seconds = self._backoff.failed(requested_seconds)
-        # An error now is better than the same error after a wait that the call has no time for.
+        # Raising the error now is better than raising the same error after a pause that is longer than the remaining
+        # time.
         if pause_seconds > min(self._max_pause_seconds, self._deadline.max_pause):
             raise error
         return pause_seconds
 
 
 def _was_lost(error: APIError | ConnectionFailed) -> bool:
-    """Whether the request may have arrived without its response."""
+    """Return whether the request may have reached the service although its response was lost."""
     return error.status in _LOST_BY_PROXY if isinstance(error, APIError) else error.was_sent
 
 

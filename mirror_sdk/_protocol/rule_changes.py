@@ -1,14 +1,13 @@
-"""Changes the presubscription rules of a key without undoing concurrent changes by other programs with this key.
+"""Changes of an access key's presubscription rules that preserve concurrent changes of other programs.
 
-The rules are one list, which can only be replaced as a whole. So read the list, change it, and write it with the tag
-that came with it. The service accepts it only while the list still has this tag; otherwise it is read again. A service
-without tags accepts it nevertheless, so that concurrent changes are lost.
+The rules are one list, which can only be replaced as a whole. The client reads the list and its tag, changes it, and
+sends it back with this tag. The service accepts the list only if the tag is still current. Otherwise, the client starts
+again. A service without tags always accepts the list, so concurrent changes are lost.
 
-Two rules are the same if they mean the same resources word for word. The order of paths and repeated paths do not
-matter, and a member that is ``*`` is the same as an absent one. A rule stays in the list even if another rule includes
-it.
+Two rules are equal if they have the same members. The order of paths and repeated paths do not matter, and ``*`` is the
+same as a missing member. A rule is also kept if another rule already includes all of its resources.
 
-Nothing in here does I/O: it yields the operations, and the client sends them. Source: wire.md 3.
+This module performs no I/O. Its generators yield the operations, and the client sends them. Source: wire.md 3.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from mirror_sdk.errors import CallTimeout, InvalidValue, PreconditionFailed
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _FIRST_PAUSE_SECONDS = 0.02
-"""A pause that is long enough for a concurrent change, after which the slower program starts again."""
+"""The first pause in seconds. A concurrent change takes less time, after which the slower program starts again."""
 _ALL = frozenset({"*", "/*"})
 
 _Rules: TypeAlias = list[PresubscriptionRule]
@@ -38,17 +37,17 @@ def add_rules(
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
 ) -> Flow[_Rules]:
-    """Add these rules to the rules of the key. Return the rules that were new.
+    """Add these rules to those of the access key, and return the rules that were added.
 
     Args:
-        rules: The rules.
-        apply_now: Whether they are applied to the devices that are registered now.
-        announce: Called with the rules that are about to be added, before each attempt.
+        rules: The rules to add.
+        apply_now: Whether the rules also apply to devices that are already registered.
+        announce: A function that is called before each attempt with the rules that are about to be added.
 
     Raises:
-        CallTimeout: Other programs changed the rules at each attempt, until the time was over.
+        CallTimeout: Other programs changed the rules during each attempt, until the time was over.
         TypeError: A single rule was passed instead of a list.
-        ValueError: A rule cannot be sent, or there would be too many.
+        ValueError: A rule is not valid and cannot be sent, or the key would have too many rules.
     """
 
     def add(listed: _Rules, requested: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
@@ -64,12 +63,12 @@ def add_rules(
 
 
 def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
-    """Remove these rules from the rules of the key. Return the rules that were removed.
+    """Remove these rules from those of the access key, and return the rules that were removed.
 
     Raises:
-        CallTimeout: Other programs changed the rules at each attempt, until the time was over.
+        CallTimeout: Other programs changed the rules during each attempt, until the time was over.
         TypeError: A single rule was passed instead of a list.
-        ValueError: A rule cannot be sent.
+        ValueError: A rule is not valid and cannot be sent.
     """
 
     def remove(listed: _Rules, requested: _ByMeaning) -> tuple[AbstractSet[Hashable], _Rules]:
@@ -80,14 +79,14 @@ def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
 
 
 def meaning_of(rule: PresubscriptionRule) -> Hashable:
-    """Return a value that is equal for rules that are the same."""
+    """Return a key that is the same for equal rules, so that rules can be compared and stored in mappings."""
     # A missing member selects everything, like "*".
     paths = frozenset(rule.resource_path or _ALL)
     return (
         rule.endpoint_name or "*",
         rule.endpoint_type or "*",
         _ALL if paths & _ALL else paths,
-        # Members of a later version of the interface.
+        # These members come from a later version of the interface.
         repr(sorted((rule.model_extra or {}).items())),
     )
 
@@ -99,13 +98,14 @@ def _change(
     apply_now: bool,
     announce: Callable[[_Rules], object] | None = None,
 ) -> Flow[_Rules]:
-    """Change the list of rules until no other program interferes.
+    """Change the list of rules, and repeat this until no other program has changed it in the meantime.
 
     Args:
         rules: The rules to add or to remove.
-        change: Takes the current list and these rules. Returns the meanings of the changed rules, and the new list.
-        apply_now: Whether the new list is sent even if it is the current one.
-        announce: Called with the rules that are about to change.
+        change: A function that receives the current list and the rules by their keys. It returns the keys of the rules
+            that it changes, and the new list.
+        apply_now: Whether to send the new list even if it equals the current one.
+        announce: A function that is called with the rules that are about to change.
     """
     requested: _ByMeaning = {}
     for rule in _operations.checked_rules(rules):
@@ -118,13 +118,14 @@ def _change(
         if not to_do and not apply_now:
             break
         if announce is not None:
-            # With the rules of earlier attempts: one of them may have succeeded although its response was lost.
+            # Includes the rules of earlier attempts, because one of them may have succeeded although its response was
+            # lost.
             yield Work(partial(announce, _select(requested, done | to_do)))
         try:
             yield _operations.put_presubscriptions(changed, apply_now=apply_now, tag=found.tag)
         except PreconditionFailed as error:
             if error.attempts > 1:
-                # The response to an earlier attempt was lost, and that attempt may have made this change.
+                # The response to an earlier attempt was lost. That attempt may have made this change.
                 done |= to_do
             try:
                 yield Sleep(backoff.failed())

@@ -1,5 +1,5 @@
 # Made from async_sender.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Sends operations over httpx; the only module that sends HTTP and translates its errors."""
+"""The sender of operations over httpx. No other module sends HTTP requests and translates their errors."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ T = TypeVar("T")
 
 
 class Sender(SenderBase):
-    """A connection pool with the address and the access key, for any number of threads.
+    """A sender with a connection pool, the address and the access key, for any number of threads.
 
-    A child process gets its own pool; a transport that was passed stays, without its earlier connections.
+    A child process gets its own pool. A transport that the caller passed is used there, too, but without its earlier
+    connections.
     """
 
     def __init__(
@@ -52,17 +53,17 @@ class Sender(SenderBase):
         self._sleep = sleep
         self._transport = transport
         self._connections = Connections()
-        # Guards both pools: in a child process, several threads may need the first pool at once.
+        # Guards both pools, because several threads of a child process may need the first pool at the same time.
         self._making = Lock()
         self._pool: _Pool | None = self._new_pool()
         self._before: _Pool | None = None
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Leave the connections to the parent."""
+        """Close the connections in the child process without affecting the parent."""
         self._connections.close_in_child()
         pool = self._pool
-        # A closed client stays closed in the child, and a transport that was passed is used there, too.
+        # A closed client stays closed in the child process, and a transport that the caller passed is used there, too.
         if pool is not None and isinstance(pool.carrier, Network) and not pool.is_closed:
             self._pool = None
 
@@ -71,43 +72,40 @@ class Sender(SenderBase):
 
     @property
     def _http(self) -> _Pool:
-        """The pool.
-
-        A child process makes its own pool when it first sends something. Most children never send anything.
-        """
+        """The connection pool. A child process creates its own when it first sends a request, which most never do."""
         with self._making:
             if self._pool is None:
                 self._pool = self._new_pool()
             return self._pool
 
     def close(self) -> None:
-        """Close the connections, also twice."""
+        """Close the connections.  A second call has no effect."""
         self._http.close()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client was closed."""
         return self._http.is_closed
 
     @property
     def is_on_network(self) -> bool:
-        """Whether requests go over the network, and not to another transport."""
+        """Whether requests are sent over the network instead of another transport."""
         return isinstance(self.carrier, Network)
 
     @property
     def carrier(self) -> httpx.BaseTransport:
-        """The transport of the requests."""
+        """The transport that sends the requests."""
         return self._http.carrier
 
     def replace_transport(self, transport: httpx.BaseTransport, clock: ClientClock) -> None:
-        """Send requests to another transport with its own clock, until :meth:`restore_transport`.
+        """Send requests to another transport with its own clock, until :meth:`restore_transport` is called.
 
         Raises:
-            ClientClosed: It was closed.
-            InvalidValue: The transport is replaced already.
+            ClientClosed: The client was closed.
+            InvalidValue: The transport has already been replaced.
         """
         self.require_open()
-        # Before the lock, which the property acquires itself.
+        # Before the lock, because the property acquires it, too.
         before = self._http
         with self._making:
             if self._before is not None:
@@ -116,7 +114,7 @@ class Sender(SenderBase):
             self.clock: ClientClock = clock
 
     def restore_transport(self) -> None:
-        """Use the original transport again; a client that was closed in between stays closed."""
+        """Use the original transport again. A client that was closed in the meantime stays closed."""
         is_closed = self.is_closed
         with self._making:
             self._pool, self._before = self._before, None
@@ -125,18 +123,19 @@ class Sender(SenderBase):
             self._http.close()
 
     def send(self, operation: Operation[T], timeout: float | None = None) -> T:
-        """Send an operation and read the response. If the response was lost and a repetition is safe, send it again.
+        """Send an operation and return its result. If a response is lost, repeat the request if that is safe.
 
         Args:
             operation: The operation.
-            timeout: How long all of it may take; ``None`` is the client's limit plus the hold of the operation.
+            timeout: The timeout of the whole call in seconds. The default is the timeout of the client plus the hold
+                time of the operation.
 
         Raises:
             APIError: The service responded with an error.
-            CallTimeout: It took too long.
-            ClientClosed: It was closed.
-            ConnectionFailed: There was no response, not even at the last attempt.
-            UnexpectedResponse: The response does not follow this interface.
+            CallTimeout: The call took too long.
+            ClientClosed: The client was closed.
+            ConnectionFailed: The service did not respond, not even at the last attempt.
+            UnexpectedResponse: The response does not follow the interface of the service.
         """
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
@@ -154,19 +153,20 @@ class Sender(SenderBase):
         read: Callable[[Mapping[str, str], io.BufferedReader[Any]], T],
         timeout: float | None = None,
     ) -> T:
-        """Send an operation and read the response as it arrives. Once the response has started, nothing is sent again.
+        """Send an operation and read the response while it arrives. After its first byte, the request is not repeated.
 
         Args:
             operation: The operation.
-            read: Takes the headers and the body.
-            timeout: How long all of it may take; with ``None`` the client's limit applies to each step of the response.
+            read: A function that reads the response. It receives the headers and the body.
+            timeout: The timeout of the whole call in seconds. With ``None``, the client's timeout applies to each step
+                of the response.
 
         Raises:
             APIError: The service responded with an error.
-            CallTimeout: It took too long.
-            ClientClosed: It was closed.
-            ConnectionFailed: There was no response, or it broke off.
-            UnexpectedResponse: The response does not follow this interface.
+            CallTimeout: The call took too long.
+            ClientClosed: The client was closed.
+            ConnectionFailed: The service did not respond, or the connection was lost during the response.
+            UnexpectedResponse: The response does not follow the interface of the service.
         """
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():
@@ -183,13 +183,13 @@ class Sender(SenderBase):
         """Wait between two requests of a call.
 
         Raises:
-            CallTimeout: The call has no time left for the pause.
+            CallTimeout: The pause is longer than the rest of the call's time.
         """
         self.require_time(pause, deadline)
         self._sleep(pause.seconds)
 
     def _start(self, operation: Operation[None], deadline: Deadline) -> httpx.Response:
-        """Return the response without its body; an error is read and raised."""
+        """Return a successful response without its body. For an error, read the body and raise the error."""
         response = self._open(operation, deadline)
         if not response.is_success:
             operation.finish(self._read(operation, response, deadline))
@@ -206,7 +206,7 @@ class Sender(SenderBase):
             self._sleep(pause_seconds)
 
     def _open(self, operation: Operation[Any], deadline: Deadline) -> httpx.Response:
-        """Return the response without its body; the caller closes it."""
+        """Return the response without its body. The caller closes it."""
         http = self._http
         self.require_open()
         request = request_of(http, operation, self.base_url, self.timeout_seconds, deadline)
@@ -220,7 +220,7 @@ class Sender(SenderBase):
         return response
 
     def _read(self, operation: Operation[Any], response: httpx.Response, deadline: Deadline) -> HTTPResponse:
-        """Return the response with its body, and close it."""
+        """Return the response with its body, after closing it."""
         try:
             collector = BodyCollector(response)
             with closing(iter_chunks(response, deadline)) as chunks:
@@ -232,7 +232,7 @@ class Sender(SenderBase):
         except UnexpectedResponse:
             if response.is_success:
                 raise
-            # The status of an error is enough, even if its body cannot be read.
+            # For an error, the status is enough if the body cannot be read.
             return Received(response.status_code, response.headers, b"")
         finally:
             response.close()
@@ -240,7 +240,7 @@ class Sender(SenderBase):
 
 
 class _Pool(httpx.Client):
-    """The headers and cookies of all requests, and their transport."""
+    """The headers and cookies of all requests, and the transport that sends them."""
 
     def __init__(self, headers: dict[str, str], carrier: httpx.BaseTransport) -> None:
         super().__init__(headers=headers, transport=carrier)

@@ -1,4 +1,4 @@
-"""The common part of both senders: settings, time limits of calls, and errors of requests. It does no I/O."""
+"""The common base of both senders: settings, timeouts and errors of requests. This module performs no I/O."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from mirror_sdk.errors import CallTimeout, ClientClosed, ConnectionFailed, Inval
 
 
 class SenderBase(ABC):
-    """The address and the access key of a sender, and the limits of its calls.
+    """The address, the access key and the limits of a sender.
 
     Attributes:
-        base_url: Address of the service.
-        timeout_seconds: How long a call without its own limit may take.
-        contact: When the service last responded.
-        clock: Clock and id source.
+        base_url: The address of the service.
+        timeout_seconds: The timeout in seconds of a call that has no timeout of its own.
+        contact: The record of the last contact with the service.
+        clock: The source of times and ids.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class SenderBase(ABC):
 
     @property
     def base_path(self) -> str:
-        """The path of the address."""
+        """The path in the address of the service, without a slash at the end."""
         return httpx.URL(self.base_url).path.rstrip("/")
 
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client was closed."""
 
     def require_open(self) -> None:
         """Raise an error if the client was closed.
@@ -71,13 +71,13 @@ class SenderBase(ABC):
             )
 
     def deadline(self, timeout: float | None) -> Deadline:
-        """Return the deadline of a call that starts now. ``None`` applies the client's limit.
+        """Return the deadline of a call that starts now. ``None`` uses the timeout of the client.
 
         Raises:
             InvalidValue: ``timeout`` is not a valid number of seconds.
         """
         if isinstance(timeout, Deadline):
-            # The call is a part of another one, which started before and must end as a whole.
+            # The call is a part of another call, which started earlier and has one deadline for all of its parts.
             return timeout
         limit_seconds = self.timeout_seconds if timeout is None else seconds("timeout", timeout)
         if not 0 < limit_seconds <= LONGEST_TIMEOUT_SECONDS:
@@ -87,7 +87,7 @@ class SenderBase(ABC):
         return Deadline(limit_seconds, self._clock)
 
     def total_deadline(self, timeout: float | None) -> Deadline | None:
-        """Return the deadline of a call that sends several requests. ``None`` applies the client's limit to each.
+        """Return the deadline of a call with several requests. ``None`` applies the client's timeout to each of them.
 
         Raises:
             InvalidValue: ``timeout`` is not a valid number of seconds.
@@ -95,15 +95,15 @@ class SenderBase(ABC):
         return None if timeout is None else self.deadline(timeout)
 
     def submit_limit(self, wait: Deadline | None) -> Deadline | None:
-        """Return the limit for sending a device request whose response the caller then awaits.
+        """Return the timeout for submitting a device request whose response the caller then awaits.
 
-        ``None`` applies the client's limit.
+        ``None`` uses the timeout of the client.
         """
-        # A wait that is shorter than the client's limit must not take longer only because sending is slow.
+        # If the wait is shorter than the client's timeout, a slow submission must not extend it.
         return wait if wait and wait < self.timeout_seconds else None
 
     def require_time(self, pause: Sleep, deadline: Deadline) -> None:
-        """Raise an error if a call has no time for a pause.
+        """Raise an error if a pause takes longer than the rest of the call's time.
 
         Raises:
             CallTimeout: The pause would last until the deadline or longer.
@@ -122,7 +122,7 @@ class SenderBase(ABC):
             raise
 
     def retries(self, operation: Operation[Any], deadline: Deadline) -> Retries:
-        """Return the attempts of an operation."""
+        """Return the object that decides on further attempts of an operation."""
         return Retries(
             operation.max_attempts(self._max_retries),
             self.timeout_seconds,
@@ -131,10 +131,11 @@ class SenderBase(ABC):
         )
 
     def lost(self, operation: Operation[Any], exc: httpx.RequestError, deadline: Deadline) -> ConnectionFailed:
-        """Return the error for an operation without a response.
+        """Return the error for an operation that had no response.
 
         Raises:
-            ClientClosed: The client was closed during the request; the system's own message would mislead.
+            ClientClosed: The client was closed during the request, so the message of the operating system would be
+                misleading.
         """
         self.require_open()
         failure = lost(operation, self.base_url, exc, deadline)

@@ -1,4 +1,4 @@
-"""Calls of the websockets library that differ with threads; the counterpart of ``async_websocket_connection``."""
+"""Calls of the websockets library in threads. ``async_websocket_connection`` is the asynchronous counterpart."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from websockets.sync.client import ClientConnection, connect
 
 
 def open_connection(url: str, options: dict[str, Any]) -> ClientConnection:
-    """Open a websocket; ``options`` are those of ``connect`` of the library."""
-    # Without entering it the library warns that it was not connected in a context.
+    """Open a websocket. ``options`` are the arguments of the library's ``connect``."""
+    # The connection is entered as a context, because the library would otherwise issue a warning.
     connection: ClientConnection = connect(url, **options).__enter__()
     return connection
 
 
 def receive(connection: ClientConnection, limit_seconds: float) -> str | bytes:
-    """Receive the next message.
+    """Receive the next message of a websocket.
 
     Raises:
-        TimeoutError: No message came in time.
+        TimeoutError: No message arrived in time.
     """
     return connection.recv(timeout=limit_seconds)
 
 
 def abort(connection: ClientConnection) -> None:
-    """End a websocket without a closing handshake, and end the thread that listens to it."""
+    """End a websocket without a closing handshake, and end the thread that receives from it."""
     with suppress(OSError):
         connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 def socket_of(connection: ClientConnection) -> socket.socket | None:
-    """Return the socket of a connection."""
+    """Return the socket of a websocket."""
     return connection.socket

@@ -1,4 +1,4 @@
-"""Messages over the websocket of a reader with a position, and the errors of opening one. Source: wire.md 4."""
+"""Messages on the websocket of a log reader, and the errors of opening a websocket. Source: wire.md 4."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from mirror_sdk.wire import routes
 from mirror_sdk.wire.log_entries import Gap
 
 LONGEST_MESSAGE_BYTES = 64 * 1024 * 1024
-# Without pings, a connection that a proxy has dropped would look like one without new entries.
+# Without pings, a connection that a proxy has dropped could not be distinguished from one without new entries.
 PING_SECONDS = 20
 CLOSE_SECONDS = 2
 _NOT_PASSED_ON = "configure the proxy or load balancer in between to forward websockets, or use long polling"
 
 
 class WebsocketEndpoint:
-    """The address, the access key and the proxy of websockets.
+    """The address, the access key and the proxy for opening websockets.
 
     Args:
-        base_url: Address of the service.
+        base_url: The address of the service.
         key: The access key.
 
     Raises:
-        ConfigError: The proxy that the environment names cannot be used.
+        ConfigError: The proxy of the environment cannot be used.
     """
 
     def __init__(self, base_url: str, key: str) -> None:
@@ -53,27 +53,27 @@ class WebsocketEndpoint:
         proxy = proxy_for(self._base)
         self._proxy: str | None = None
         if proxy is not None:
-            # httpx has removed the credentials from the URL, where the websockets library expects them.
+            # The websockets library expects the credentials in the URL, from which httpx has removed them.
             user = "" if proxy.raw_auth is None else ":".join(part.decode() for part in proxy.raw_auth) + "@"
             self._proxy = f"{proxy.url.scheme}://{user}{proxy.url.netloc.decode()}"
         self.address: str = f"{base_url}{routes.WEBSOCKET_CONNECT}"
 
     def prepare(self) -> None:
-        """Load the trusted certificates, which takes a tenth of a second.
+        """Load the trusted certificates, which takes about 0.1 s.
 
         Raises:
-            ConfigError: The certificates that the environment names cannot be read.
+            ConfigError: The certificates of the environment cannot be read.
         """
         if self._certificates is None:
             self._certificates = certificates_for(self._base)
 
     def url(self, after: int) -> str:
-        """Return the URL for a reader with this position."""
+        """Return the URL of the websocket for a reader with this position."""
         scheme = "wss" if self._base.scheme == "https" else "ws"
         return f"{scheme}{self.address[len(self._base.scheme) :]}?after={after}"
 
     def options(self, limit_seconds: float) -> dict[str, Any]:
-        """Return the other arguments for ``connect`` of the library."""
+        """Return the further arguments of the library's ``connect``."""
         return {
             "additional_headers": {"Authorization": f"Bearer {self._key}"},
             "ssl": self._certificates,
@@ -87,7 +87,7 @@ class WebsocketEndpoint:
         }
 
     def failed(self, failure: Exception, within_seconds: float = math.inf) -> MirrorError:
-        """Return the error for a websocket that could not be opened in this time, or ended."""
+        """Return the error for a websocket that could not be opened in time, or that has ended."""
         if isinstance(failure, TimeoutError) and isinstance(within_seconds, Deadline) and within_seconds.is_over:
             error: MirrorError = CallTimeout(f"GET {self.address}: {within_seconds.overrun}")
         else:
@@ -108,7 +108,7 @@ class WebsocketEndpoint:
 
 
 def closed_error() -> ClientClosed:
-    """Return the error for a websocket that this program closed."""
+    """Return the error for a websocket that this program has closed."""
     return ClientClosed(
         "this program closed the websocket of these events; call events() again, on a new client if this one is closed"
     )
@@ -121,7 +121,7 @@ def _rejection(failure: InvalidStatus) -> MirrorError:
         Operation("GET", routes.WEBSOCKET_CONNECT, nothing).finish(response)
     except APIError as error:
         if routes.REQUEST_ID_HEADER in response.headers:
-            # The error comes from the service itself. Without this header, it comes from a proxy.
+            # With this header, the error comes from the service itself. Without it, the error comes from a proxy.
             return error
         body = read_error_body(response)
         body = body.model_copy(update={"message": f"{body.message}; {_NOT_PASSED_ON}"})
@@ -134,10 +134,10 @@ def _rejection(failure: InvalidStatus) -> MirrorError:
 
 
 def read_message(after: int, text: str | bytes) -> Poll | None:
-    """Read a message for a reader with this position; ``None`` if a poll has already returned all of its entries.
+    """Return a message for a reader with this position, or ``None`` if a poll has returned all of its entries.
 
     Raises:
-        UnexpectedResponse: The text is not a message of the service.
+        UnexpectedResponse: The text is not a valid message of the service.
     """
     try:
         message = json.loads(text)
@@ -152,7 +152,7 @@ def read_message(after: int, text: str | bytes) -> Poll | None:
     served_at = read_instant(_text(message.pop(routes.TIME_HEADER.lower(), None)))
     if cursor < after or (cursor == after and message):
         return None
-    # A poll has reported the part of the gap up to the position.
+    # The part of the gap before the position was reported by a poll.
     if gap is not None and gap.last_seq is not None and gap.last_seq <= after:
         gap = None
     elif gap is not None and gap.first_seq is not None and gap.first_seq <= after:
@@ -165,7 +165,7 @@ def _text(value: object) -> str | None:
 
 
 def _entries_after(after: int, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with greater numbers, and the entries without a number."""
+    """Return the entries whose numbers are greater than the position, and the ones that have no number."""
 
     def is_new(entry: object) -> bool:
         seq = entry.get("seq") if isinstance(entry, dict) else None

@@ -1,1 +1,1 @@
-"""The state that a client shares with its groups: connections, names, the notification channel, table readers."""
+"""The state that a client shares with its groups: connections, names, notification channel and table readers."""

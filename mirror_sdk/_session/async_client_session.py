@@ -1,4 +1,4 @@
-"""The session of one asynchronous client, which its methods and groups share."""
+"""The session of one asynchronous client, which its methods and groups of methods share."""
 
 from __future__ import annotations
 
@@ -58,19 +58,20 @@ E = TypeVar("E", bound=_operations.Listed)
 
 
 class AsyncClientSession:
-    """The state and the requests that the methods of one client and of its groups share.
+    """The state and the internal requests that the methods of one client and of its groups share.
 
     Attributes:
-        base_url: Address of the service.
+        base_url: The address of the service.
         key_mark: A short digest of the access key, for data that must not be shared between keys.
-        sender: Sends operations.
-        max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
+        sender: The sender of operations.
+        max_snapshot_bytes: The maximum size of a snapshot after decompression, in bytes.
         names: The cache of device names.
-        router: Waits for responses to device requests.
+        router: The object that waits for responses to device requests.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
-        cassette: The cassette to end when the client is closed.
-        client: Returns the client, for the names of its members; ``None`` if it no longer exists.
+        cassette: The cassette that ends when the client is closed.
+        client: A function that returns the client, so that errors can suggest its members. It returns ``None`` if the
+            client no longer exists.
     """
 
     client: Callable[[], WithAttributeSuggestions | None]
@@ -84,7 +85,7 @@ class AsyncClientSession:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        # Imported here: httpx takes a third of the import time, and a program without a client does not need it.
+        # Imported here, because httpx takes a third of the import time and only programs with a client need it.
         import_locked("mirror_sdk._protocol.async_sender")
         from mirror_sdk._protocol.async_sender import AsyncSender
 
@@ -98,19 +99,19 @@ class AsyncClientSession:
         self.sockets: AsyncLogWebsockets | None = None
         self.names: NameCache = NameCache()
         self.router: AsyncResponseRouter = AsyncResponseRouter(self.new_log_reader(None), ResponseMatcher())
-        # A widget starts its watch on another thread, and a set that grows cannot be iterated over.
+        # A lock, because a widget starts its watch on another thread, and a set must not change during an iteration.
         self._watches_lock = Lock()
         self._watches: WeakSet[AsyncWatch | AsyncRecorder] = WeakSet()
         self.cassette: AsyncCassette | None = None
 
     @property
     def watches(self) -> list[AsyncWatch | AsyncRecorder]:
-        """The watches and recorders to stop when the client is closed."""
+        """The watches and recorders that are stopped when the client is closed."""
         with self._watches_lock:
             return list(self._watches)
 
     def add_watch(self, watch: AsyncWatch | AsyncRecorder) -> None:
-        """Stop this watch or recorder when the client is closed, unless it no longer exists."""
+        """Register a watch or recorder, which is stopped when the client is closed if it still exists."""
         with self._watches_lock:
             self._watches.add(watch)
 
@@ -124,7 +125,7 @@ class AsyncClientSession:
         paths: Collection[str] | None,
         devices: DevicesLike | None,
     ) -> AsyncEvents:
-        """Return the events from now on, or after an entry; see ``client.events()``."""
+        """Return an iterator over the events from now on, or after a log entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         accepts = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self.new_reader(after=log_position(after))
@@ -139,10 +140,10 @@ class AsyncClientSession:
             now=self.sender.clock.now,
         )
         if devices is not None or not reader.has_position:  # asynchronous alone: the others begin when they are made
-            # Without a running loop it starts later.
+            # If no loop is running, the iterator starts later.
             with suppress(RuntimeError):
-                # Prioritized: the effects of the program's next requests have to come after the position of these
-                # events.
+                # Prioritized, because the program's next requests must be sent after the iterator has its position.
+                # Otherwise it would miss their effects.
                 self.sender.prioritize(events.begin())
         return events
 
@@ -167,7 +168,7 @@ class AsyncClientSession:
         timeout: float | None,
         seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
-        """Send the operation for one resource, or for each resource in a table, with the expected revision."""
+        """Send an operation for one resource, or for each resource in a table with the expected revisions."""
         if not is_table(devices):
             await self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
@@ -182,7 +183,8 @@ class AsyncClientSession:
             options = {"revision": revisions[key]} if key in revisions else {}
             try:
                 await self.sender.send(operation(*key, **options), deadline)
-            # An error of one resource does not stop the others; the first one is raised when all have ended.
+            # An error for one resource does not stop the others. The first error is raised when all requests have
+            # ended.
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -199,15 +201,15 @@ class AsyncClientSession:
         *,
         limit: int | None = None,
     ) -> list[E]:
-        """Fetch a list page by page.
+        """Return all items of a list, which is fetched page by page.
 
         Args:
-            page: Makes the operation for each page.
-            timeout: Seconds for all pages; ``None`` applies the client's time limit to each page.
-            limit: The maximum number of items to return; ``None`` returns all.
+            page: A function that returns the operation for a page.
+            timeout: The timeout for all pages in seconds. With ``None``, the client's timeout applies to each page.
+            limit: The maximum number of items to return. ``None`` returns all of them.
 
         Raises:
-            UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
+            UnexpectedResponse: The service repeats a page, or sends an empty page that is not the last one.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -218,11 +220,11 @@ class AsyncClientSession:
             found += next_page.data
             if after is None:
                 break
-        # A page has a minimum size, so the last one may bring too many.
+        # A page has a minimum size, so the last page may return too many items.
         return found[:limit]
 
     async def run(self, flow: Flow[T], timeout: float | None = None) -> T:
-        """Perform the effects of a flow one after another, within the time of one call, and return its result."""
+        """Perform the effects of a flow one after another within the timeout of one call, and return its result."""
         deadline = self.sender.deadline(timeout)
         try:
             effect = next(flow)
@@ -258,7 +260,7 @@ class AsyncClientSession:
         expiry_seconds: int | None,
         **options: Unpack[RequestOptions],
     ) -> Value:
-        """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
+        """Submit a device request and wait for its response, which can arrive with the 202 if no other task waits."""
         request = await self.submit(
             method,
             device,
@@ -296,7 +298,7 @@ class AsyncClientSession:
         )
         deadline = self.sender.deadline(timeout)
         await self.sender.prepare()  # asynchronous alone: the first model of all would hold the loop
-        operation(ANY_ID)  # rejects invalid arguments before the directory is queried
+        operation(ANY_ID)  # checks the arguments before the directory is queried
         device_id = await self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
         started_seconds = clock.seconds()
@@ -331,7 +333,7 @@ class AsyncClientSession:
         return "long polling" if self.sockets is None else "websocket"
 
     def reset(self) -> None:
-        """Clear the cache of names and the position in the log, as in a new client."""
+        """Clear the cache of names and the position in the log, so that the session is like that of a new client."""
         self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
@@ -341,7 +343,7 @@ class AsyncClientSession:
         return AsyncResponseRouter(reader, matcher, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
-        """Return a reader of the service's log, over a websocket if the client uses them."""
+        """Return a reader of the service's log, which uses a websocket if the client uses websockets."""
         if self.sockets is None:
             return AsyncLogReader(self.sender.send, after=after)
         from mirror_sdk._protocol.async_websocket_log_reader import AsyncWebsocketLogReader
@@ -363,12 +365,13 @@ class AsyncClientSession:
             await sockets.aclose()
 
     async def end(self, *, is_saved: bool) -> None:
-        # In reverse order, and all of them even if one fails.
+        # In the reverse order of this list. All steps run even if one of them fails.
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.sender.aclose)
             closing.push_async_callback(self.close_sockets)
             if self.cassette is not None:
                 closing.push_async_callback(self.cassette.end, is_saved=is_saved)
-            # These end first: a recorder reads the rest of the log at its end, which a cassette records.
+            # Watches and recorders end first. A recorder then still reads the rest of the log, which a cassette must
+            # record.
             for watch in self.watches:
                 closing.push_async_callback(watch.stop)

@@ -1,4 +1,4 @@
-"""Reads the tables of a fleet for an asynchronous client: its state, snapshots and history."""
+"""A reader of the state, snapshot and history tables of a fleet for an asynchronous client."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
 _DEVICES_AT_A_TIME = 100
-"""The devices whose rows are collected before they are added to the table."""
+"""The number of devices whose rows are collected before they are added to the table."""
 _NO_DEVICE = "-"
-"""No device has this id: its snapshot contains only the time of the service."""
+"""An id that no device has. A snapshot of this id contains only the time of the service."""
 
 
 class AsyncTableReader:
-    """Reads the rows and the metadata of state, snapshot and history tables.
+    """A reader of the rows and the metadata of state, snapshot and history tables.
 
     Args:
-        session: Sends the requests.
+        session: The session that sends the requests.
     """
 
     def __init__(self, session: AsyncClientSession) -> None:
@@ -57,7 +57,7 @@ class AsyncTableReader:
         endpoint_name: str | None,
         filters: Mapping[str, object] | None,
     ) -> Selection:
-        """Return the selection of a table, with the ids of its devices."""
+        """Return the selection for a table, in which devices are listed by their ids."""
         from mirror_sdk.snapshot.device_selection import Selection
 
         return Selection.of(
@@ -72,7 +72,7 @@ class AsyncTableReader:
     async def state_of(
         self, devices: DevicesLike | None, paths: Sequence[str] | None, timeout: float | None, *, raw: bool = False
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """Return the state table of devices that are fetched one by one, in parts, and its metadata."""
+        """Return the state table of devices that are fetched one by one, in chunks, and its metadata."""
         await import_in_thread("mirror_sdk.arrow_tables.state")
         from mirror_sdk.arrow_tables.state import StateRows
 
@@ -92,12 +92,12 @@ class AsyncTableReader:
     async def state_to_record(
         self, devices: list[str] | None, paths: Sequence[str] | None, timeout: float | None
     ) -> pd.DataFrame:
-        """Return the state table at the beginning of a recording; its devices may have the paths later."""
+        """Return the state table at the start of a recording. A path may have no rows yet, so there is no warning."""
         tables, metadata = await self.state_of(devices, paths, timeout)
         return await run_in_thread(lambda: to_pandas(tables, metadata))
 
     async def state_at(self, instant: datetime | None, selection: Selection, timeout: float | None) -> pa.Table:
-        """Return the state table as of an instant in the past, or of the present."""
+        """Return the state table at a time in the past, or the current one for ``None``."""
         from mirror_sdk.arrow_tables.columns import concat_with_metadata
         from mirror_sdk.snapshot.snapshot_request import SnapshotRequest
 
@@ -108,7 +108,7 @@ class AsyncTableReader:
     async def tables_of(
         self, request: SnapshotRequest, timeout: float | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """Return the table of a snapshot, in parts, and its metadata."""
+        """Return the table of a snapshot in chunks, and its metadata."""
         await import_in_thread("mirror_sdk.snapshot.table")
         from mirror_sdk.snapshot.table import snapshot_tables
 
@@ -122,7 +122,7 @@ class AsyncTableReader:
         return snapshot, tables
 
     async def take(self, request: SnapshotRequest, keep: TableSink, timeout: float | None = None) -> SnapshotResult:
-        """Take a snapshot. ``keep`` gets its rows as they arrive."""
+        """Fetch a snapshot. ``keep`` receives the rows while they arrive."""
         await import_in_thread("mirror_sdk.snapshot.snapshot_reader")
         from mirror_sdk.snapshot import snapshot_reader
 
@@ -135,7 +135,7 @@ class AsyncTableReader:
                 form = snapshot_reader.next_form(request, form, error)
             else:
                 for device_id in snapshot.missing:
-                    # Raises the error for a missing device, unless it has registered in between.
+                    # This raises the error for a missing device, unless the device has registered in the meantime.
                     await self._session.sender.send(_operations.get_directory_device(device_id), timeout)
                 return snapshot
         return await self._take_one_by_one(request, keep, timeout)
@@ -164,7 +164,7 @@ class AsyncTableReader:
         return selection.ids_among(await self._list_ids(selection.sent_filters, timeout))
 
     async def _list_ids(self, filters: Mapping[str, str], timeout: float | None) -> list[str]:
-        """List the ids of a fleet. Without a time limit for all pages, each page has the client's."""
+        """Return the ids of the devices that match. Without a timeout, the client's timeout applies to each page."""
         devices = await self._session.collect(partial(_operations.list_devices, filters, limit=None), timeout)
         return [device.id for device in devices]
 
@@ -176,7 +176,7 @@ class AsyncTableReader:
         *,
         raw: bool = False,
     ) -> HistoryResult:
-        """Read a history to its end, and resume it after each interruption. ``keep`` gets the rows as they arrive."""
+        """Read a history to its end, also after interruptions. ``keep`` receives the rows while they arrive."""
         from mirror_sdk.history.history_reader import HistoryReader
 
         with progress_bar(0, "rows") as bar:
@@ -191,7 +191,7 @@ class AsyncTableReader:
         return reader.result
 
     async def clock_of(self, *instants: InstantLike | None, timeout: float | None) -> Callable[[], datetime]:
-        """Return the clock from which time spans count back. The service's clock is read only if one is passed."""
+        """Return the clock from which durations are subtracted. The service's clock is read only if needed."""
         if not any(map(is_span, instants)):
             return self._session.sender.clock.now
         await import_in_thread("mirror_sdk.snapshot.snapshot_request")
@@ -206,7 +206,7 @@ class AsyncTableReader:
         return lambda: now
 
     async def units_of(self, unitless: Unitless | None) -> pa.Table | None:
-        """Return a state table with the units that devices report, if there are any and the key may read them."""
+        """Return a state table with the reported units, or ``None`` if there are none or they cannot be read."""
         if unitless is None:
             return None
         await import_in_thread("mirror_sdk.snapshot.snapshot_request")
@@ -217,16 +217,16 @@ class AsyncTableReader:
             try:
                 return await self.state_at(None, selection, None)
             except NotFound:
-                # One of the devices was erased in between: the units of the others are still needed.
+                # One of the devices was deleted in the meantime, but the units of the others are still needed.
                 return await self.state_at(None, replace(selection, device_ids=None), None)
         except MirrorError:
-            # The units are optional: the events are complete without them.
+            # The units are optional, because the events are complete without them.
             return None
 
     async def units_over_time(
         self, unitless: Unitless | None, request: HistoryRequest, result: HistoryResult
     ) -> NamedUnits | None:
-        """Return the units that devices reported during a history, as far as the key may read them."""
+        """Return the units that devices reported during a history, or ``None`` if the key may not read them."""
         from mirror_sdk.arrow_tables.history import HistoryTableBuilder
         from mirror_sdk.arrow_tables.units import NamedUnits, naming_paths
 
@@ -245,7 +245,7 @@ class AsyncTableReader:
                     return NamedUnits(state)
                 return NamedUnits(state, await self.state_at(begin, of_those, None), rows)
         except MirrorError:
-            # The units are optional: the history is complete without them.
+            # The units are optional, because the history is complete without them.
             return NamedUnits(state)
 
     async def with_paths_without_rows(
@@ -256,14 +256,14 @@ class AsyncTableReader:
         past: Selection | None = None,
         timeout: float | None = None,
     ) -> dict[str, object]:
-        """Add the paths without rows to the metadata of a table, and warn if no device has any of the paths.
+        """Add the paths without rows to the metadata of a table, and warn if no device has any of these paths.
 
         Args:
-            metadata: The metadata.
-            tables: The table.
-            paths: The paths that were requested.
-            past: The selection, for a table of the past.
-            timeout: Seconds for the complete call.
+            metadata: The metadata of the table.
+            tables: The chunks of the table.
+            paths: The requested paths.
+            past: The selection of devices, if the table describes the past.
+            timeout: The timeout of the whole call in seconds.
         """
         await import_in_thread("mirror_sdk.history.paths_without_rows", "mirror_sdk.snapshot.snapshot_request")
         from mirror_sdk.history.paths_without_rows import (
@@ -280,12 +280,12 @@ class AsyncTableReader:
         if past is None:
             warn_of_unknown_paths(patterns)
             return metadata
-        # A mistyped path looks like one without events. The mirror knows whether there is such a resource.
+        # A mistyped path has no events, like a resource that never changed. Only the mirror knows whether it exists.
         try:
             request = SnapshotRequest(selection=past, server=self._session.base_url)
             known, _ = await self.tables_of(request, timeout)
         except MirrorError:
-            # The warning is optional: the table is complete without it.
+            # The warning is optional, because the table is complete without it.
             return metadata
         if await run_in_thread(find_paths_without_rows, known, patterns) == patterns:
             warn_of_unknown_paths(patterns, ", now or in this history")

@@ -1,5 +1,5 @@
 # Made from async_client_session.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The session of one synchronous client, which its methods and groups share."""
+"""The session of one synchronous client, which its methods and groups of methods share."""
 
 from __future__ import annotations
 
@@ -58,19 +58,20 @@ E = TypeVar("E", bound=_operations.Listed)
 
 
 class ClientSession:
-    """The state and the requests that the methods of one client and of its groups share.
+    """The state and the internal requests that the methods of one client and of its groups share.
 
     Attributes:
-        base_url: Address of the service.
+        base_url: The address of the service.
         key_mark: A short digest of the access key, for data that must not be shared between keys.
-        sender: Sends operations.
-        max_snapshot_bytes: The maximum number of bytes of a snapshot after decompression.
+        sender: The sender of operations.
+        max_snapshot_bytes: The maximum size of a snapshot after decompression, in bytes.
         names: The cache of device names.
-        router: Waits for responses to device requests.
+        router: The object that waits for responses to device requests.
         callbacks: The reader of the webhook, if the client uses one.
         sockets: The websockets, if the client uses them.
-        cassette: The cassette to end when the client is closed.
-        client: Returns the client, for the names of its members; ``None`` if it no longer exists.
+        cassette: The cassette that ends when the client is closed.
+        client: A function that returns the client, so that errors can suggest its members. It returns ``None`` if the
+            client no longer exists.
     """
 
     client: Callable[[], WithAttributeSuggestions | None]
@@ -84,7 +85,7 @@ class ClientSession:
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        # Imported here: httpx takes a third of the import time, and a program without a client does not need it.
+        # Imported here, because httpx takes a third of the import time and only programs with a client need it.
         import_locked("mirror_sdk._protocol.sender")
         from mirror_sdk._protocol.sender import Sender
 
@@ -98,19 +99,19 @@ class ClientSession:
         self.sockets: LogWebsockets | None = None
         self.names: NameCache = NameCache()
         self.router: ResponseRouter = ResponseRouter(self.new_log_reader(None), ResponseMatcher())
-        # A widget starts its watch on another thread, and a set that grows cannot be iterated over.
+        # A lock, because a widget starts its watch on another thread, and a set must not change during an iteration.
         self._watches_lock = Lock()
         self._watches: WeakSet[Watch | Recorder] = WeakSet()
         self.cassette: Cassette | None = None
 
     @property
     def watches(self) -> list[Watch | Recorder]:
-        """The watches and recorders to stop when the client is closed."""
+        """The watches and recorders that are stopped when the client is closed."""
         with self._watches_lock:
             return list(self._watches)
 
     def add_watch(self, watch: Watch | Recorder) -> None:
-        """Stop this watch or recorder when the client is closed, unless it no longer exists."""
+        """Register a watch or recorder, which is stopped when the client is closed if it still exists."""
         with self._watches_lock:
             self._watches.add(watch)
 
@@ -124,7 +125,7 @@ class ClientSession:
         paths: Collection[str] | None,
         devices: DevicesLike | None,
     ) -> Events:
-        """Return the events from now on, or after an entry; see ``client.events()``."""
+        """Return an iterator over the events from now on, or after a log entry; see ``client.events()``."""
         idle_seconds, most = seconds("timeout", timeout), count("limit", limit)
         accepts = event_filter(paths, devices if isinstance(devices, str) else None)
         reader = self.new_reader(after=log_position(after))
@@ -160,7 +161,7 @@ class ClientSession:
         timeout: float | None,
         seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
-        """Send the operation for one resource, or for each resource in a table, with the expected revision."""
+        """Send an operation for one resource, or for each resource in a table with the expected revisions."""
         if not is_table(devices):
             self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return
@@ -175,7 +176,8 @@ class ClientSession:
             options = {"revision": revisions[key]} if key in revisions else {}
             try:
                 self.sender.send(operation(*key, **options), deadline)
-            # An error of one resource does not stop the others; the first one is raised when all have ended.
+            # An error for one resource does not stop the others. The first error is raised when all requests have
+            # ended.
             except (BadRequest, Conflict, NotFound) as error:
                 return error
             return None
@@ -192,15 +194,15 @@ class ClientSession:
         *,
         limit: int | None = None,
     ) -> list[E]:
-        """Fetch a list page by page.
+        """Return all items of a list, which is fetched page by page.
 
         Args:
-            page: Makes the operation for each page.
-            timeout: Seconds for all pages; ``None`` applies the client's time limit to each page.
-            limit: The maximum number of items to return; ``None`` returns all.
+            page: A function that returns the operation for a page.
+            timeout: The timeout for all pages in seconds. With ``None``, the client's timeout applies to each page.
+            limit: The maximum number of items to return. ``None`` returns all of them.
 
         Raises:
-            UnexpectedResponse: The service repeats a page, or sends an empty one that is not the last.
+            UnexpectedResponse: The service repeats a page, or sends an empty page that is not the last one.
         """
         found: list[E] = []
         pages = _operations.Pages()
@@ -211,11 +213,11 @@ class ClientSession:
             found += next_page.data
             if after is None:
                 break
-        # A page has a minimum size, so the last one may bring too many.
+        # A page has a minimum size, so the last page may return too many items.
         return found[:limit]
 
     def run(self, flow: Flow[T], timeout: float | None = None) -> T:
-        """Perform the effects of a flow one after another, within the time of one call, and return its result."""
+        """Perform the effects of a flow one after another within the timeout of one call, and return its result."""
         deadline = self.sender.deadline(timeout)
         try:
             effect = next(flow)
@@ -251,7 +253,7 @@ class ClientSession:
         expiry_seconds: int | None,
         **options: Unpack[RequestOptions],
     ) -> Value:
-        """Submit a device request and wait for its response, which comes with the 202 if no other task waits."""
+        """Submit a device request and wait for its response, which can arrive with the 202 if no other task waits."""
         request = self.submit(
             method,
             device,
@@ -288,7 +290,7 @@ class ClientSession:
             **options,
         )
         deadline = self.sender.deadline(timeout)
-        operation(ANY_ID)  # rejects invalid arguments before the directory is queried
+        operation(ANY_ID)  # checks the arguments before the directory is queried
         device_id = self.run(id_of(self.names, device, refresh=True), deadline)
         issued_at, clock = utc_now(), self.sender.clock
         started_seconds = clock.seconds()
@@ -323,7 +325,7 @@ class ClientSession:
         return "long polling" if self.sockets is None else "websocket"
 
     def reset(self) -> None:
-        """Clear the cache of names and the position in the log, as in a new client."""
+        """Clear the cache of names and the position in the log, so that the session is like that of a new client."""
         self.names = NameCache()
         self.router = self.new_router(self.new_reader())
 
@@ -333,7 +335,7 @@ class ClientSession:
         return ResponseRouter(reader, matcher, clock.waiting_seconds)
 
     def new_log_reader(self, after: int | None) -> LogReader:
-        """Return a reader of the service's log, over a websocket if the client uses them."""
+        """Return a reader of the service's log, which uses a websocket if the client uses websockets."""
         if self.sockets is None:
             return LogReader(self.sender.send, after=after)
         from mirror_sdk._protocol.websocket_log_reader import WebsocketLogReader
@@ -355,12 +357,13 @@ class ClientSession:
             sockets.close()
 
     def end(self, *, is_saved: bool) -> None:
-        # In reverse order, and all of them even if one fails.
+        # In the reverse order of this list. All steps run even if one of them fails.
         with ExitStack() as closing:
             closing.callback(self.sender.close)
             closing.callback(self.close_sockets)
             if self.cassette is not None:
                 closing.callback(self.cassette.end, is_saved=is_saved)
-            # These end first: a recorder reads the rest of the log at its end, which a cassette records.
+            # Watches and recorders end first. A recorder then still reads the rest of the log, which a cassette must
+            # record.
             for watch in self.watches:
                 closing.callback(watch.stop)

@@ -1,4 +1,4 @@
-"""The options of methods that return tables. The overloads of a method, one for each ``as_``, have the same options."""
+"""The options of methods that return tables, which all overloads of a method by ``as_`` share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StateOptions(TypedDict, total=False):
 
 
 class Conditions(TypedDict, total=False):
-    """The conditions of a table on its devices."""
+    """The conditions that select the devices of a table."""
 
     state: str | None
     endpoint_type: str | None
@@ -44,7 +44,7 @@ class SnapshotOptions(ChangesOptions, total=False):
 
 
 class HistoryOptions(Conditions, DeviceHistoryOptions, total=False):
-    """The options of ``client.history()``; its ``paths`` are positional."""
+    """The options of ``client.history()``, except for its positional argument ``paths``."""
 
     compression: Compression | None
 

@@ -1,1 +1,1 @@
-"""The groups of a client's methods: ``client.devices``, ``client.requests`` and others, each made on first use."""
+"""The groups of methods of a client, such as ``client.devices``. Each group is created when it is first used."""

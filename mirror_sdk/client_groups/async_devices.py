@@ -36,13 +36,15 @@ T = TypeVar("T")
 class AsyncDevices(AsyncClientGroup):
     """The devices of the directory: ``client.devices`` of an asynchronous client.
 
-    - ``list(endpoint_type="Light", attributes={"site": "Berlin"})`` returns the devices that match.
+    - ``list(endpoint_type="Light", attributes={"site": "Berlin"})`` returns the devices that match the conditions.
     - ``connection(device)`` returns how a device is connected, and whether a request would reach it now.
-    - ``explain(device, path)`` says in words why a value is what it is.
-    - ``get``, ``update``, ``resources``, ``events``, ``events_frame`` and ``queries``: see their help.
+    - ``explain(device, path)`` explains in words why a resource has its current value.
+    - ``get`` and ``update`` return and change the entry of a device in the directory.
+    - ``resources`` lists the resources of a device, and ``events`` and ``events_frame`` its registrations.
+    - ``queries`` contains the saved queries.
 
-    The reported and desired values of a device are in ``client.get_device(device)``, and its history in
-    ``client.history([device])``.
+    ``client.get_device(device)`` returns the reported and desired values of a device, and ``client.history([device])``
+    its history.
     """
 
     _expression = "client.devices"
@@ -62,36 +64,36 @@ class AsyncDevices(AsyncClientGroup):
         state: str | None = None,
         endpoint_type: str | None = None,
         endpoint_name: str | None = None,
-        id: str | None = None,  # noqa: A002 - the directory's own name for it
+        id: str | None = None,  # noqa: A002 - the name of the field in the directory
         attributes: Mapping[str, str] | None = None,
         filters: Mapping[str, object] | None = None,
         query: str | DeviceQuery | None = None,
         limit: int | None = None,
         timeout: float | None = None,
     ) -> DeviceList:
-        """Return the devices that match all conditions, such as ``attributes={"site": "Berlin"}``; by default all.
+        """Return the devices that match all conditions. Without conditions, return all devices.
 
-        Strings are compared exactly, including upper and lower case: ``endpoint_type="light"`` does not match
-        ``Light``.
+        Comparisons of strings are case-sensitive: ``endpoint_type="light"`` does not match ``Light``.
 
         Args:
-            state: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            id: Device id.
-            attributes: Attributes that the device has, with their values; :meth:`update` sets them.
-            filters: Other conditions: a field, an operator and a value, such as
+            state: Select only devices in this state: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            id: Select only the device with this id.
+            attributes: Select only devices that have these attributes with these values, such as
+                ``{"site": "Berlin"}``. :meth:`update` sets the attributes of a device.
+            filters: Further conditions. Each is a field, an operator and a value, such as
                 ``{"created_at__gte": datetime(2026, 1, 1, tzinfo=UTC), "endpoint_type__in": ["Light", "Fan"]}``, or
-                ``{"custom_attributes__room__neq": "B12"}``. Operators are ``eq neq in nin gte lte gt lt``.
-            query: A saved query, or its name; see ``client.devices.queries.create()``.
-            limit: The maximum number of devices to return; ``None`` returns all.
-            timeout: Seconds the call may take, instead of the client's.
+                ``{"custom_attributes__room__neq": "B12"}``. The operators are ``eq neq in nin gte lte gt lt``.
+            query: A saved query or its name. The devices must also match it. See ``client.devices.queries.create()``.
+            limit: The maximum number of devices to return. ``None`` returns all of them.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
             BadRequest: A filter does not exist. The message lists the supported filters.
             UnknownQuery: No saved query has this name.
-            ValueError: A time in ``filters`` has no zone, several values are passed without ``in``, or ``limit`` is not
-                a number.
+            ValueError: A time in ``filters`` has no time zone, a list of values is passed for an operator other than
+                ``in`` or ``nin``, or ``limit`` is not a number.
 
         >>> [device.endpoint_name for device in await client.devices.list(endpoint_type="Light")]
         ['light-01']
@@ -107,9 +109,9 @@ class AsyncDevices(AsyncClientGroup):
         return DeviceList(await self._session.collect(page, deadline, limit=limit))
 
     async def get(self, device_id: DeviceLike, *, timeout: float | None = None) -> Device:
-        """Return a device as the directory lists it: its names, type, state and attributes.
+        """Return the entry of a device in the directory: its names, type, state and attributes.
 
-        For the values of its resources use ``client.get_device()``.
+        ``client.get_device()`` returns the values of its resources.
 
         Raises:
             NotFound: The device does not exist.
@@ -128,26 +130,26 @@ class AsyncDevices(AsyncClientGroup):
         attributes: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Device:
-        """Set the name, description or attributes of a device in the directory. ``None`` changes nothing.
+        """Set the name, description or attributes of a device in the directory. ``None`` leaves them unchanged.
 
-        All applications see them, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by them.
-        Methods that take a device do not accept this name: they accept the endpoint name, which the device itself
-        sends. The key needs the scope ``write``.
+        All applications see these changes, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by
+        their attributes. You cannot pass this name to methods that take a device. They accept the endpoint name, which
+        the device itself sends. The access key needs the scope ``write``.
 
         Args:
             device_id: The device.
-            name: A name of up to 128 characters; ``""`` removes it.
-            description: A string of up to 2000 characters; ``""`` removes it.
-            attributes: Up to five strings of up to 128 characters each. Their names must not start with a digit. They
-                replace all existing attributes. ``{}`` removes all attributes.
-            timeout: Seconds the call may take, instead of the client's.
+            name: The new name of at most 128 characters. ``""`` removes the name.
+            description: The new description of at most 2000 characters. ``""`` removes the description.
+            attributes: At most five strings of at most 128 characters each, by name. A name must not start with a
+                digit. They replace all existing attributes, and ``{}`` removes all of them.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Returns:
-            The device as the directory lists it now.
+            The new entry of the device in the directory.
 
         Raises:
             NotFound: The device does not exist.
-            ValueError: A string is too long, an attribute is not valid, or there are too many.
+            ValueError: A string is too long, an attribute is not valid, or there are too many attributes.
 
         >>> lamp = await client.devices.update("light-01", name="Lamp by the window", attributes={"room": "B12"})
         >>> lamp.name, lamp.custom_attributes
@@ -159,9 +161,11 @@ class AsyncDevices(AsyncClientGroup):
         return await self._session.send_for(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
 
     async def connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
-        """Return how a device is connected: protocol, lifetime, last contact, and whether a request would reach it now.
+        """Return how a device is connected, and whether a request would reach it now.
 
-        Its network address is only returned to a key with the scope ``admin``.
+        The result also contains the protocol, the lifetime and the last contact.
+
+        The result contains the network address of the device only if the access key has the scope ``admin``.
 
         Raises:
             NotFound: The device does not exist, or the service has no information about connections.
@@ -174,7 +178,7 @@ class AsyncDevices(AsyncClientGroup):
     async def resources(
         self, device_id: DeviceLike, *, timeout: float | None = None
     ) -> builtins.list[EndpointResource]:
-        """Return the resources a device has now, and which of them can be observed.
+        """Return the resources that a device has now, and whether each of them can be observed.
 
         Raises:
             NotFound: The device does not exist.
@@ -194,25 +198,26 @@ class AsyncDevices(AsyncClientGroup):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> builtins.list[DeviceEvent]:
-        """Return when devices registered, updated their registration and deregistered, the oldest first.
+        """Return the registrations, registration updates and deregistrations of devices, oldest first.
 
-        The notification log sends these events to programs that are connected at the time. This list is for programs
-        that connect later. The service keeps events for a month, unless its operator chose another time.
+        The notification log sends the same events to programs that are connected when they happen. This method also
+        returns earlier events. The service stores them for a month, unless its operator has configured another period.
 
         Args:
-            devices: Only events of these devices. ``None`` returns the events of all devices.
-            begin: Only events at this instant or later: a datetime with a time zone, a string such as
-                ``2026-01-31T08:00:00Z``, or how long ago it was, such as ``"2h"``.
-            end: Before this instant.
-            event_types: Only events of these types: ``registration``, ``reg_update``, ``deregistration``, ``expired``.
-            limit: The maximum number of events. If there are more events, the newest events are returned. ``None``
-                returns all.
-            timeout: Seconds for all pages together. By default the client's limit applies to each page.
+            devices: Return only events of these devices. ``None`` returns the events of all devices.
+            begin: Return only events at or after this time. It is a datetime with a time zone, a string such as
+                ``2026-01-31T08:00:00Z``, or a duration before the current time, such as ``"2h"``.
+            end: Return only events before this time.
+            event_types: Return only events of these types: ``registration``, ``reg_update``, ``deregistration``,
+                ``expired``.
+            limit: The maximum number of events. If there are more, the newest ones are returned. ``None`` returns all
+                of them.
+            timeout: The timeout for all pages in seconds. By default, the client's timeout applies to each page.
 
         Raises:
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list.
-            ValueError: An instant has no zone, or ``limit`` is not a number.
+            TypeError: A string was passed instead of a list of strings.
+            ValueError: A time has no time zone, or ``limit`` is not a number.
 
         >>> await simulator.deregister(light)
         >>> [(event.event_type, event.state_change) for event in await client.devices.events([light])]
@@ -244,19 +249,19 @@ class AsyncDevices(AsyncClientGroup):
         """Return :meth:`events` as a table; see :func:`mirror_sdk.frames.device_events_frame`.
 
         Args:
-            devices: Only events of these devices. ``None`` returns the events of all devices.
-            begin: Only events at this instant or later, in any form that :meth:`events` accepts.
-            end: Before this instant.
-            event_types: Only events of these types.
-            limit: The maximum number of events to return. If there are more, the newest events are returned.
-            tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
-            timeout: Seconds for all pages together. By default the client's limit applies to each page.
+            devices: Return only events of these devices. ``None`` returns the events of all devices.
+            begin: Return only events at or after this time, in any form that :meth:`events` accepts.
+            end: Return only events before this time.
+            event_types: Return only events of these types.
+            limit: The maximum number of events. If there are more, the newest ones are returned.
+            tz: The time zone of the time column, such as ``Europe/Berlin``. The default is UTC.
+            timeout: The timeout for all pages in seconds. By default, the client's timeout applies to each page.
 
         Raises:
             ImportError: pandas is not installed.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list.
-            ValueError: An instant has no zone, or ``limit`` is not a number.
+            TypeError: A string was passed instead of a list of strings.
+            ValueError: A time has no time zone, or ``limit`` is not a number.
             InvalidValue: ``tz`` is not a time zone.
 
         >>> events = await client.devices.events_frame(event_types=["registration"])
@@ -270,21 +275,23 @@ class AsyncDevices(AsyncClientGroup):
         return await run_in_thread(device_events_frame, events, tz=tz, server=self._session.base_url)
 
     async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
-        """Explain in words why a value is what it is and what would refresh it. It sends no request to the device.
+        """Explain in words why a resource has its current value, without sending a request to the device.
 
-        If a device has been silent for more than three times its longest recent pause, the explanation says that it is
-        probably cut off. The values may also simply not have changed. A pause is the time between two values that the
-        device sent to this application; at least five pauses are needed. Facts that the key has no access to are
-        omitted or described as unknown.
+        The explanation also says how the value can be refreshed.
+
+        The explanation also says whether the device has probably lost its connection. This is assumed if it has been
+        silent for more than three times its longest recent pause. A pause is the time between two values that the
+        device sent to this application, and at least five pauses are needed. The device may still be connected if its
+        values simply did not change. Facts that the access key may not read are omitted or described as unknown.
 
         Raises:
             NotFound: The device does not exist.
-            UnknownResource: The device never reported this resource; the message lists similar paths.
+            UnknownResource: The device never reported this resource. The message lists similar paths.
 
         >>> (await client.devices.explain(station, "/3303/0/5700")).why[0]
         'The device has never reported it: no read has succeeded, and the device has not sent it by itself.'
         """
-        # Imported here because few programs use it and it takes a moment to load.
+        # Imported here because few programs use this module and its import takes time.
         await import_in_thread("mirror_sdk.value_explanation")
         from mirror_sdk.value_explanation import Facts, explain
 
@@ -316,7 +323,7 @@ class AsyncDevices(AsyncClientGroup):
 
 
 async def _if_allowed(request: Callable[P, Awaitable[T]], *arguments: P.args, **options: P.kwargs) -> T | None:
-    """Return the response, or ``None`` if the key has no access or the service lacks this endpoint."""
+    """Return the response, or ``None`` if the key has no access or the service does not have this endpoint."""
     try:
         return await request(*arguments, **options)
     except (AccessDenied, NotFound):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    # Not imported at run time: the completion of Jupyter evaluates annotations of properties, and fails at a Literal.
+    # Not imported at run time: Jupyter's completion evaluates annotations of properties, and fails at a Literal.
     from mirror_sdk._protocol.client_status import Channel
     from mirror_sdk._session.table_options import EventsOptions
     from mirror_sdk.arrow_tables.arrow_types import ArrowTable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class AsyncNotifications(AsyncClientGroup):
     """The notification channel and the received events: ``client.notifications`` of an asynchronous client.
 
-    - ``channel`` is its kind, and ``status()`` returns whether it works and what is pending.
+    - ``channel`` is the kind of the channel. ``status()`` returns whether it works, and the pending requests.
     - ``use_webhook()``, ``use_websocket()`` and ``use_long_polling()`` choose the channel.
     - ``events_frame()`` returns the received events as a table.
 
@@ -58,7 +58,7 @@ class AsyncNotifications(AsyncClientGroup):
         return self._session.channel
 
     def status(self) -> ClientStatus:
-        """Return whether the service responds, which channel is used and what is pending. It sends no request.
+        """Return whether the service responds, which channel is used and what is pending, without sending a request.
 
         >>> devices = await client.devices.list()
         >>> client.notifications.status().channel
@@ -77,25 +77,28 @@ class AsyncNotifications(AsyncClientGroup):
     async def use_webhook(
         self, receiver: CallbackInbox, *, url: str | None = None, timeout: float | None = None
     ) -> None:
-        """Receive notifications through a webhook from now on: events, and the responses to requests.
+        """Receive notifications, which are events and responses to requests, through a webhook from now on.
 
-        Call this before sending requests and waiting for events. The service first delivers the stored notifications of
-        this key that no program has read yet. An access key has one webhook. If several programs use the same key, use
-        long polling instead. If another program registers its own webhook or removes this one, readers continue at
-        their positions in the notification log, and nothing is lost. :meth:`status` reports the change as soon as a
-        reader misses an entry. If the service has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
+        Call this method before you send requests and wait for events. The service first delivers the stored
+        notifications of this access key that no program has read yet.
+
+        An access key has only one webhook. If several programs use one key, use long polling instead. If another
+        program registers its own webhook or removes this one, readers continue at their positions in the notification
+        log, and nothing is lost. :meth:`status` reports the change as soon as a reader misses an entry. If the service
+        has no notification log, readers raise :class:`~mirror_sdk.ChannelGone`.
 
         Args:
-            receiver: A :class:`~mirror_sdk.WebhookReceiver`, or the inbox of your own application, which must
-                already respond to requests.
-            url: The address at which the service calls the receiver. A ``WebhookReceiver`` knows its address.
-            timeout: Seconds the call may take, instead of the client's.
+            receiver: A :class:`~mirror_sdk.WebhookReceiver`, or the inbox of your own web application. The application
+                must already respond to requests.
+            url: The address at which the service calls the webhook. The default is the address of the
+                ``WebhookReceiver``.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
             BadRequest: The key has a poll channel, or the service cannot reach the URL or is not allowed to call it.
-                Only its operator sees the details. A mirror calls its own machine only with
+                Only the operator of the service sees the details. A mirror calls its own machine only with
                 ``--allow-callbacks-to 127.0.0.0/8``.
-            ValueError: There is no address, or it cannot be registered.
+            ValueError: The receiver has no address and ``url`` is missing, or the address cannot be registered.
 
         >>> with WebhookReceiver() as receiver:
         ...     await client.notifications.use_webhook(receiver)
@@ -109,7 +112,7 @@ class AsyncNotifications(AsyncClientGroup):
         from mirror_sdk.webhook.inbox import TOKEN_HEADER
         from mirror_sdk.webhook.registration import RegisteredWebhook, register
 
-        # Read before the registration: the first entries may arrive before its response.
+        # Read before the registration, because the first entries may arrive before the response to it.
         position = receiver.last
         deadline = self._session.sender.deadline(timeout)
         await self._session.router.catch_up(deadline)
@@ -124,21 +127,23 @@ class AsyncNotifications(AsyncClientGroup):
         self._session.router = AsyncResponseRouter(self._session.callbacks, ResponseMatcher())
 
     async def use_websocket(self, *, timeout: float | None = None) -> None:
-        """Receive notifications through websockets from now on. Use this if a proxy cuts long polls.
+        """Receive notifications through websockets from now on. This helps if a proxy interrupts long polls.
 
-        Call this before sending requests and waiting for events; earlier readers continue with long polling. Events,
-        responses, watches and recordings come in the same order as with long polling, and gaps are reported in the same
-        way. Each reader has its own websocket and position. So it takes no entries away from other programs with this
-        key. If a websocket closes, the client reopens it at the reader's position, with increasing pauses. The client
-        does not switch back to long polling by itself.
+        Call this method before you send requests and wait for events, because earlier readers continue with long
+        polling. Events, responses, watches and recordings arrive in the same order as with long polling, and gaps are
+        reported in the same way. Each reader has its own websocket and position, so it does not consume entries of
+        other programs with this access key.
 
-        The websocket uses the proxy that the environment names, if any.
+        If a websocket closes, the client reopens it at the reader's position, with increasing pauses. The client does
+        not switch back to long polling by itself.
+
+        The websocket uses the proxy of the environment variables, if one is set.
 
         Args:
-            timeout: Seconds the call may take, instead of the client's.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
-            MirrorError: No websocket is available: the service has none or does not respond, or the key is wrong.
+            MirrorError: The service has no websockets or does not respond, or the access key is wrong.
             InvalidValue: A cassette is in use, or the client was created with ``transport=``.
 
         >>> await client.notifications.use_websocket()
@@ -160,7 +165,7 @@ class AsyncNotifications(AsyncClientGroup):
         sockets = AsyncLogWebsockets(endpoint, self._session.sender.contact, self._session.sender.timeout_seconds)
         reader = AsyncWebsocketLogReader(self._session.sender.send, sockets)
         try:
-            # Before anything is replaced, so that the present channel stays if websockets are unavailable.
+            # Before anything is replaced, so that the current channel stays if websockets are unavailable.
             await reader.open(deadline)
         except BaseException:
             await sockets.aclose()
@@ -171,7 +176,7 @@ class AsyncNotifications(AsyncClientGroup):
         self._session.router = self._session.new_router(reader)
 
     async def use_long_polling(self, *, timeout: float | None = None) -> None:
-        """Remove the webhook of this application, close its websockets, and use long polling, which is the default.
+        """Switch back to long polling, which is the default. This removes the webhook and closes the websockets.
 
         >>> await client.notifications.use_long_polling()
         """
@@ -181,7 +186,7 @@ class AsyncNotifications(AsyncClientGroup):
         self._session.router = AsyncResponseRouter(AsyncLogReader(self._session.sender.send), ResponseMatcher())
 
     async def delete_poll_channel(self, *, timeout: float | None = None) -> None:
-        """Delete the long-polling channel of this application and end every open poll.
+        """Delete the long-polling channel of this application and end all open polls.
 
         >>> await client.notifications.delete_poll_channel()
         """
@@ -213,31 +218,35 @@ class AsyncNotifications(AsyncClientGroup):
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
         """Return the events of ``client.events()`` as a table; see :func:`mirror_sdk.frames.events_frame`.
 
-        ``after=0`` with a short ``timeout`` returns the whole stored notification log, usually a day.
-        ``attrs["mirror"]["position"]`` is the position after the last event; pass it as ``after=`` to get the next
-        table. Events do not contain the unit of a sensor. Each row gets the unit that the device last reported in
-        resource 5701; rows before the first such report have no unit. If the table contains no report of this resource,
-        it uses the current unit in the mirror, if the key may read it.
+        ``after=0`` with a short ``timeout`` returns the whole stored notification log, which usually covers one day.
+        ``attrs["mirror"]["position"]`` is the position after the last event. Pass it as ``after=`` to get the next
+        table.
+
+        Events do not contain units, so the units come from resource 5701 of the same sensor. Each row gets the unit
+        that the device last reported before it, and earlier rows have no unit. If the table contains no report of
+        resource 5701, the current unit in the mirror is used, provided that the access key may read it.
 
         Args:
-            timeout: Seconds without any event after which the table ends; an outage does not count.
-            outage_timeout: Seconds that the service may be out of reach, as for ``client.events()``.
+            timeout: The table ends after this many seconds without an event. An outage of the service does not count as
+                time without an event.
+            outage_timeout: The call raises an error if the service is unreachable for more than this many seconds; see
+                ``client.events()``.
             limit: The maximum number of events to return.
-            after: The number of an entry to start after, instead of the end of the log.
-            paths: Path patterns (``/3303/*``). Only observations of these paths are returned, plus gaps and unknown
-                entries.
-            devices: Only events of these devices, their ids or endpoint names. Gaps and unknown entries are always
-                included.
-            raw: Whether the column ``value_raw`` has the payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            after: The number of the entry after which the table starts. The default is the end of the log.
+            paths: Patterns for the resource paths, such as ``/3303/*``. Only observations of these paths are returned,
+                plus gaps and unknown entries.
+            devices: Return only events of these devices, plus gaps and unknown entries. Pass ids or endpoint names.
+            raw: Whether to add the column ``value_raw`` with the payloads.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
-            MirrorError: A request failed for a reason that a retry would not fix, or for longer than
+            MirrorError: A request failed for a reason that a retry would not fix, or failed for longer than
                 ``outage_timeout``.
             NotFound: A device does not exist.
-            TypeError: A single string was passed instead of a list.
+            TypeError: A string was passed instead of a list of strings.
             InvalidValue: ``tz`` is not a time zone, or ``timeout``, ``limit``, ``after`` or a pattern is not valid.
 
         >>> (await client.notifications.events_frame(after=0, timeout=0))["event"].tolist()
@@ -245,7 +254,7 @@ class AsyncNotifications(AsyncClientGroup):
         >>> (await client.notifications.events_frame(after=0, timeout=0, as_="arrow"))["event"].to_pylist()
         ['registration', 'registration']
         """
-        # Start before pandas is imported, so that no event of that time is missed.
+        # Start before pandas is imported, so that no event is missed during the import.
         async with self._session.open_events(
             timeout=timeout, outage_timeout=outage_timeout, limit=limit, after=after, paths=paths, devices=devices
         ) as events:

@@ -1,4 +1,4 @@
-"""Makes plans for an asynchronous client: checks the writes and sends them."""
+"""A planner for an asynchronous client, which checks writes and makes plans that send them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 _CONCURRENT_READS = 8
 _READ_EXPIRY_SECONDS = 20
-"""Seconds for which a read waits for a device that is always connected."""
+"""The expiry of a read in seconds. Only devices that are always connected are read."""
 # The response to an expired read arrives a little after its expiry.
 _LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
 _POLL_SECONDS = 1.0
-"""The time to wait for one response before the others are checked."""
+"""The time in seconds to wait for one response before the other responses are checked."""
 
 
 class AsyncPlanner:
-    """Makes plans of writes.
+    """A planner that checks writes and makes plans of them.
 
     Args:
-        session: Sends the requests.
+        session: The session that sends the requests.
     """
 
     def __init__(self, session: AsyncClientSession) -> None:
@@ -61,9 +61,9 @@ class AsyncPlanner:
 
         Args:
             requested: The writes, with device ids.
-            reasons: Why names of devices were not found, by name.
-            timeout: Seconds for the whole call, instead of the client's for each request.
-            read_first: Whether to read from the devices those values that the mirror does not have.
+            reasons: The reasons why device names were not found, by name.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            read_first: Whether to first read the values that the mirror does not have from the devices.
         """
         from mirror_sdk.plan import AsyncPlan
         from mirror_sdk.plan.checks import check_all, resources_to_read
@@ -72,7 +72,7 @@ class AsyncPlanner:
         planned = await run_in_thread(check_all, requested, devices, reasons or {}, new_id=new_id)
         if read_first and (unread := await run_in_thread(resources_to_read, planned, devices)):
             failures = await self._read_resources(unread, timeout)
-            # The values that were just read are in the mirror now.
+            # The mirror now has the values that were just read.
             devices |= await self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
             planned = await run_in_thread(check_all, requested, devices, reasons or {}, failures, new_id=new_id)
         return AsyncPlan(
@@ -103,7 +103,7 @@ class AsyncPlanner:
         return devices
 
     async def _read_resources(self, keys: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
-        """Read resources from devices, several at a time. Returns the reasons of failed reads by resource.
+        """Read resources from devices, several at a time, and return the reason of each failed read by resource.
 
         Raises:
             CallTimeout: The reads took longer than ``timeout``.
@@ -124,7 +124,7 @@ class AsyncPlanner:
                         raise_unless_device_specific(error)
                         failures[key] = str(error)
                 if pending:
-                    # Waiting for one response reads the log, which delivers the others too.
+                    # Waiting for one response reads the log, and so also delivers the responses to the other reads.
                     await wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
                     key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
@@ -152,7 +152,7 @@ class AsyncPlanner:
         async_id: str | None,
         if_match: int | None,
     ) -> AsyncDeviceRequest:
-        """Send a write like ``begin_write()``. If it was sent before, its response may already be in the log."""
+        """Send a write of a plan, which may have been sent before. Its response may then already be in the log."""
         payload, content_type = encode(value, path, content_type)
         return await self._session.submit(
             "PUT",

@@ -1,4 +1,4 @@
-"""The service itself: ``client.service`` of an asynchronous client."""
+"""The health and the web page of the service: ``client.service`` of an asynchronous client."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mirror_sdk.errors import ClientClosed, ConfigError, MirrorError
 
 
 class AsyncMirrorService(AsyncClientGroup):
-    """The service, ``client.service`` of an asynchronous client: whether it is healthy, and its web page."""
+    """The health and the web page of the service: ``client.service`` of an asynchronous client."""
 
     _expression = "client.service"
 
     async def is_healthy(self, *, timeout: float | None = None) -> bool:
-        """Return whether a healthy mirror responds at the address.
+        """Return whether the service responds and reports that it is healthy.
 
-        ``False`` for any other response, and if there is none. The only error that it raises is
-        :class:`~mirror_sdk.ClientClosed`.
+        Any other response and a failed connection return ``False``. Only mistakes of the program raise an error, such
+        as :class:`~mirror_sdk.ClientClosed` for a closed client.
 
         >>> await client.service.is_healthy()
         True
@@ -27,24 +27,26 @@ class AsyncMirrorService(AsyncClientGroup):
         deadline = self._session.sender.deadline(timeout)
         try:
             return await self._session.sender.send(_operations.get_health(), deadline)
-        # Mistakes of the program say nothing about the service.
+        # These are errors of the program, which say nothing about the service.
         except (ClientClosed, ConfigError):
             raise
         except MirrorError:
             return False
 
     async def browse(self, device_id: DeviceLike | None = None, *, timeout: float | None = None) -> str:
-        """Open the service's web page in a browser, at a device or at the fleet.
+        """Open the service's web page of a device, or of the fleet, in a browser.
 
-        The page requires an access key, because the address does not contain one. In a notebook of ``mirror lab`` it is
-        opened through JupyterLab and requires none.
+        You have to enter the access key on the page, because the address does not contain it. In a notebook of
+        ``mirror lab``, you need not enter a key, because the page is opened through JupyterLab.
 
         Args:
-            device_id: A device, its id or its endpoint name; ``None`` for the fleet.
-            timeout: Seconds to find the device in the directory, instead of the client's.
+            device_id: The id or the endpoint name of the device, or an object that contains its id. ``None`` opens the
+                page of the fleet.
+            timeout: The timeout for finding the device in the directory, in seconds. The default is the timeout of the
+                client.
 
         Returns:
-            The address of the page, to open by hand if this machine has no browser.
+            The address of the page. If this machine has no browser, open the address in another one.
 
         Raises:
             AmbiguousName: Several devices have this name.

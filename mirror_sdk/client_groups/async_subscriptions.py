@@ -16,20 +16,20 @@ from mirror_sdk.wire.subscriptions import SubscriptionState
 class AsyncSubscriptions(AsyncClientGroup):
     """The subscriptions of this application: ``client.subscriptions`` of an asynchronous client.
 
-    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single subscriptions.
-    - ``rules.add([...])`` adds a rule, which subscribes the matching resources of each device that registers.
-    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one.
+    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove a subscription.
+    - ``rules.add([...])`` adds a rule. It subscribes to the matching resources of each device that registers.
+    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one subscription.
     """
 
     _expression = "client.subscriptions"
 
     @lazy_property
     def rules(self) -> AsyncSubscriptionRules:
-        """The presubscription rules, which apply to devices when they register."""
+        """The presubscription rules, which create subscriptions when a device registers."""
         return AsyncSubscriptionRules(self._session)
 
     async def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
-        """Return the paths of a device that this application subscribed to. An unknown device has none.
+        """Return the paths of a device that this application is subscribed to. An unknown device has no paths.
 
         >>> await client.subscriptions.list(station)
         []
@@ -37,10 +37,10 @@ class AsyncSubscriptions(AsyncClientGroup):
         return await self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     async def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
-        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
+        """Return the state of the subscription to a resource, such as whether the device has accepted it.
 
-        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
-        subscription, and for a resource that the device does not have.
+        The state stays ``ASKED`` if the service does not report whether the device has accepted the subscription. It is
+        ``NONE`` if there is no subscription, or if the device does not have the resource.
 
         >>> await client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
@@ -50,7 +50,7 @@ class AsyncSubscriptions(AsyncClientGroup):
         )
 
     async def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
-        """Return whether this application subscribed to a resource and the device did not reject it.
+        """Return whether this application is subscribed to a resource and the device has not rejected the subscription.
 
         >>> await client.subscriptions.is_active(station, "/3303/0/5700")
         False

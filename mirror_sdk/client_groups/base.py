@@ -1,4 +1,4 @@
-"""The base of the groups, with the session that all methods of one client share."""
+"""The base classes of the groups of methods, such as ``client.devices``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BaseClientGroup(WithAttributeSuggestions):
-    """A group of a client's methods."""
+    """The base class of the groups of methods of a client."""
 
     def __init__(self, session: AsyncClientSession | ClientSession) -> None:
         self._session = session
@@ -26,7 +26,7 @@ class BaseClientGroup(WithAttributeSuggestions):
         return f"<{self._expression} of {self._session.base_url}: {', '.join(members)}>"
 
     def __reduce__(self) -> NoReturn:
-        """Raise an error, because a group cannot be pickled."""
+        """Raise an error, because a group of methods cannot be pickled."""
         raise cannot_be_pickled(self, "send the results of its methods, and make a client in the other process")
 
 
@@ -34,18 +34,18 @@ class BaseClientGroup(WithAttributeSuggestions):
 
 
 class AsyncClientGroup(BaseClientGroup):
-    """A group of an asynchronous client's methods."""
+    """The base class of the groups of methods of an asynchronous client."""
 
     def __init__(self, session: AsyncClientSession) -> None:
-        """Create the group for a session, which all methods of the client share."""
+        """Create the group for the session that all methods of the client share."""
         super().__init__(session)
         self._session: AsyncClientSession = session
 
 
 class ClientGroup(BaseClientGroup):
-    """A group of a synchronous client's methods."""
+    """The base class of the groups of methods of a synchronous client."""
 
     def __init__(self, session: ClientSession) -> None:
-        """Create the group for a session, which all methods of the client share."""
+        """Create the group for the session that all methods of the client share."""
         super().__init__(session)
         self._session: ClientSession = session

@@ -1,5 +1,5 @@
 # Made from async_cassettes.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Cassettes in a client: ``client.cassettes`` of a synchronous client."""
+"""Recording and replay of a service's responses: ``client.cassettes`` of a synchronous client."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ if TYPE_CHECKING:
 
 
 class Cassettes(ClientGroup):
-    """Cassettes: ``client.cassettes`` of a synchronous client. They record a service's responses and replay them."""
+    """Methods that record the responses of a service in files and replay them: ``client.cassettes``.
+
+    Such a file is called a cassette. With it, a test or a notebook runs again without the service.
+    """
 
     _expression = "client.cassettes"
 
     def use(self, path: str | PathLike[str], *, mode: Mode = "once") -> Cassette:
         """Record the service's responses within a ``with`` block, or replay them without the service.
 
-        Within the block the client starts afresh: it has no cached names and no position in the notification log. Do
-        not use the client for anything else at the same time. If the block ends with an error nothing is recorded. See
-        ``mirror help cassettes`` for what a cassette contains and what it never contains.
+        At the start of the block, the client forgets cached device names and its position in the notification log. Do
+        not use the client for anything else at the same time. If the block ends with an error, nothing is recorded.
+        ``mirror help cassettes`` describes the contents of a cassette.
 
         Args:
-            path: The file, such as ``run.zip``.
-            mode: ``once`` plays an existing cassette and records a missing cassette, ``replay`` only plays, and
-                ``record`` always records. ``none`` neither plays nor records.
+            path: The file of the cassette, such as ``run.zip``.
+            mode: With ``once``, an existing cassette is replayed and a missing one is recorded. ``replay`` only
+                replays, ``record`` always records, and ``none`` does neither.
 
         Raises:
-            CassetteDamaged: The file is not a cassette, or is a cassette of another version.
-            FileNotFoundError: The cassette to play does not exist.
-            NotRecorded: Within the block: a request is sent that is not in the recording.
+            CassetteDamaged: The file is not a cassette, or was written in a format that this version does not support.
+            FileNotFoundError: The cassette to replay does not exist.
+            NotRecorded: The program sent a request within the block that is not in the cassette.
             InvalidValue: The mode does not exist, a cassette is already in use, or the client uses a webhook or a
                 websocket.
 

@@ -13,16 +13,16 @@ from mirror_sdk.wire.device_queries import DeviceQuery
 
 
 class DeviceQueries(ClientGroup):
-    """The saved queries of the directory, which are filters with a name: ``client.devices.queries``.
+    """The saved queries of the directory: ``client.devices.queries`` of a synchronous client.
 
-    ``create(name, query)`` saves one, and ``client.devices.list(query=name)`` uses it. All applications of the service
-    share them.
+    A saved query is a filter of devices with a name. ``create(name, query)`` saves a query, and
+    ``client.devices.list(query=name)`` uses it. All applications of the service share the saved queries.
     """
 
     _expression = "client.devices.queries"
 
     def list(self, *, timeout: float | None = None) -> builtins.list[DeviceQuery]:
-        """Return the saved queries of all applications, the oldest first.
+        """Return the saved queries of all applications, oldest first.
 
         >>> client.devices.queries.list()
         []
@@ -31,17 +31,18 @@ class DeviceQueries(ClientGroup):
         return self._session.collect(_operations.list_device_queries, deadline)
 
     def create(self, name: str, query: str | Mapping[str, object], *, timeout: float | None = None) -> DeviceQuery:
-        """Save a filter of the directory under a name, for all applications.
+        """Save a filter of the directory under a name that all applications can use.
 
         Args:
-            name: Name of the query. It must be unique.
-            query: The conditions, as for ``filters`` of ``client.devices.list()``, or a query string such as
-                ``endpoint_type__eq=Light``.
-            timeout: Seconds the call may take, instead of the client's.
+            name: The name of the query. It must be unique.
+            query: The conditions, either in the form of the argument ``filters`` of ``client.devices.list()``, or as a
+                query string such as ``endpoint_type__eq=Light``.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
-            BadRequest: A filter does not exist, the name is taken, or too many queries are saved.
-            ValueError: Name or query are too long, a time has no zone, or several values are passed without ``in``.
+            BadRequest: A filter does not exist, another query has this name, or too many queries are saved.
+            ValueError: The name or the query is too long, a time has no time zone, or a list of values is passed for an
+                operator other than ``in`` or ``nin``.
 
         >>> lights = client.devices.queries.create("lights", {"endpoint_type": "Light"})
         >>> lights.query
@@ -59,19 +60,20 @@ class DeviceQueries(ClientGroup):
         query: str | Mapping[str, object] | None = None,
         timeout: float | None = None,
     ) -> DeviceQuery:
-        """Change the name or the conditions of a saved query. ``None`` changes nothing.
+        """Change the name or the conditions of a saved query. An argument that is ``None`` changes nothing.
 
         Args:
             which: The saved query, or its name.
             name: The new name.
-            query: The new conditions, as for :meth:`create`.
-            timeout: Seconds the call may take, instead of the client's.
+            query: The new conditions, in the form that :meth:`create` accepts.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
-            BadRequest: A filter does not exist, or the name is taken.
-            NotFound: The query was deleted meanwhile.
+            BadRequest: A filter does not exist, or another query has this name.
+            NotFound: The query was deleted in the meantime.
             UnknownQuery: No query has this name.
-            ValueError: Name or query are too long, a time has no zone, or several values are passed without ``in``.
+            ValueError: The name or the query is too long, a time has no time zone, or a list of values is passed for an
+                operator other than ``in`` or ``nin``.
 
         >>> lights = client.devices.queries.create("lights", {"endpoint_type": "Light"})
         >>> client.devices.queries.update(lights, name="lamps").name
@@ -86,10 +88,10 @@ class DeviceQueries(ClientGroup):
 
         Args:
             which: The saved query, or its name.
-            timeout: Seconds the call may take, instead of the client's.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
-            NotFound: The query was deleted already.
+            NotFound: The query was already deleted.
             UnknownQuery: No query has this name.
 
         >>> lights = client.devices.queries.create("lights", {"endpoint_type": "Light"})
@@ -101,7 +103,7 @@ class DeviceQueries(ClientGroup):
 
 
 def query_of(session: ClientSession, query: str | DeviceQuery, timeout: float | None) -> DeviceQuery:
-    """Return a saved query, which is passed itself or by its name.
+    """Return a saved query. The argument is the query itself or its name.
 
     Raises:
         UnknownQuery: No query has this name.

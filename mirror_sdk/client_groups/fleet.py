@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 class Fleet(ClientGroup):
     """Tables of a whole fleet at one instant: ``client.fleet`` of a synchronous client.
 
-    - ``snapshot()`` returns the state of all devices, or of those that match, as a table.
-    - ``refresh(frame)`` brings such a table up to date.
-    - ``dataset(folder)`` writes it to Parquet files, for fleets larger than memory.
+    - ``snapshot()`` returns the state of all devices, or of the devices that match conditions, as a table.
+    - ``refresh(frame)`` updates such a table.
+    - ``dataset(folder)`` writes the table to Parquet files, for fleets that do not fit into memory.
 
-    The tables over time are ``client.history()``, ``client.as_of()`` and ``client.changes()``.
+    ``client.history()``, ``client.as_of()`` and ``client.changes()`` return tables about the past.
     """
 
     _expression = "client.fleet"
@@ -77,39 +77,41 @@ class Fleet(ClientGroup):
         timeout: float | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table of many devices, all as of one instant, in one response.
+        """Return the state of many devices at one instant as a table, which the service sends in one response.
 
-        The columns are those of :func:`mirror_sdk.frames.state_frame`. Devices and their resources are sorted by id and
-        path. ``attrs["mirror"]`` contains the selection, ``seq`` and ``revision``. ``seq`` is the number of the last
-        entry in the notification log at that instant: ``client.events(after=seq)`` continues there. With ``revision``,
-        ``frame.mirror.refresh(client)`` fetches the changes since then. ``attrs`` and warnings report paths without
-        rows in the same way as ``client.state_frame()``.
+        The columns are those of :func:`mirror_sdk.frames.state_frame`. The rows are sorted by device id and path.
+        ``attrs["mirror"]`` contains the selection, ``seq`` and ``revision``. ``seq`` is the number of the last entry in
+        the notification log at that instant, so ``client.events(after=seq)`` continues there. ``revision`` allows
+        ``frame.mirror.refresh(client)`` to fetch only the changes since then. Like ``client.state_frame()``, the method
+        reports paths without rows in ``attrs`` and by a warning.
 
-        If the service has no snapshots, the client fetches the devices one by one. ``one_instant`` is then false, and
-        a :class:`~mirror_sdk.SnapshotWarning` is issued.
+        If the service has no snapshots, the client fetches the devices one by one. In that case ``one_instant`` in
+        ``attrs["mirror"]`` is false, and a :class:`~mirror_sdk.SnapshotWarning` is issued.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all that match
-                the conditions.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            state: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            filters: Other conditions, as for ``client.devices.list()``.
+            devices: The devices, as a list of ids, endpoint names or device objects, or as a table with a column
+                ``device_id``. ``None`` selects all devices that match the conditions.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+            state: Select only devices in this state: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            filters: Further conditions, in the form that ``client.devices.list()`` accepts.
             raw: Whether to add columns with the raw payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: Compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none`` if
-                the service runs on this machine.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            compression: The compression in transit: ``none``, ``lz4`` or ``zstd``. The default is ``lz4``, or ``none``
+                if the service runs on this machine.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of table to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``) or
+                ``polars`` (a ``polars.DataFrame``).
 
         Raises:
             ConnectionFailed: The connection was lost before the response was complete.
             ImportError: A package that ``as_`` needs, such as pandas, is not installed.
             BadRequest: A filter does not exist. The message lists the supported filters.
             NotFound: One of the ``devices`` does not exist.
-            TypeError: A single string was passed instead of a list of devices.
-            ValueError: A time in ``filters`` has no zone, or several values are passed without ``in``.
+            TypeError: A string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no time zone, or a list of values is passed for an operator other than
+                ``in`` or ``nin``.
             InvalidValue: A pattern is not valid, or ``tz`` is not a time zone.
 
         >>> client.fleet.snapshot(endpoint_type="Light", paths=["/3311/*"])["path"].tolist()
@@ -146,29 +148,31 @@ class Fleet(ClientGroup):
         overwrite: bool = False,
         timeout: float | None = None,
     ) -> SnapshotDataset:
-        """Write the table of :meth:`snapshot` to a folder while it arrives, for fleets larger than memory.
+        """Write the table of :meth:`snapshot` to a folder while it arrives, for fleets that do not fit into memory.
 
-        The folder contains Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all of
-        them or, with ``columns=`` and ``filters=``, a part. :func:`mirror_sdk.dask.read_dataset` makes a Dask
-        DataFrame. Columns, dtypes and metadata are the same as for :meth:`snapshot`. All rows are as of one instant.
+        The folder contains Parquet files, each with a range of device ids. ``pandas.read_parquet(folder)`` reads all
+        files or, with ``columns=`` and ``filters=``, a part of the table. :func:`mirror_sdk.dask.read_dataset` makes a
+        Dask DataFrame. The columns, dtypes and metadata are those of :meth:`snapshot`, and all rows are as of one
+        instant.
 
-        The client writes to ``.NAME-….partial`` in the same parent folder, and renames it when all rows are on disk.
-        After an error, it removes the partial folder. If the program was killed, you may delete the partial folder.
+        The client first writes to ``.NAME-….partial`` in the same parent folder, and renames this folder when all rows
+        are on disk. After an error, the client removes the partial folder. If the program was killed, you may delete it
+        yourself.
 
         Args:
-            folder: The folder to write: one that does not exist or is empty.
-            devices: See :meth:`snapshot` for this argument and all arguments up to ``compression``.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            state: ``registered`` or ``deregistered``.
-            endpoint_type: Endpoint type.
-            endpoint_name: Endpoint name.
-            filters: Other conditions, as for ``client.devices.list()``.
+            folder: The folder to write. It must be empty or not exist yet.
+            devices: The devices. This argument and the ones up to ``compression`` are those of :meth:`snapshot`.
+            paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
+            state: Select only devices in this state: ``registered`` or ``deregistered``.
+            endpoint_type: Select only devices of this endpoint type.
+            endpoint_name: Select only the devices with this endpoint name.
+            filters: Further conditions, in the form that ``client.devices.list()`` accepts.
             raw: Whether to add columns with the raw payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            compression: ``none``, ``lz4`` or ``zstd`` in transit.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
+            compression: The compression in transit: ``none``, ``lz4`` or ``zstd``.
             devices_per_file: The maximum number of devices in a file.
-            overwrite: Whether it may replace another dataset. Other folders are never replaced.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            overwrite: Whether an existing dataset in the folder may be replaced. Other folders are never replaced.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
 
         Raises:
             ConnectionFailed: The connection was lost before the response was complete.
@@ -176,8 +180,8 @@ class Fleet(ClientGroup):
             BadRequest: A filter does not exist. The message lists the supported filters.
             NotFound: One of the ``devices`` does not exist.
             OSError: The folder cannot be written.
-            TypeError: A single string was passed instead of a list of devices.
-            ValueError: A time in ``filters`` has no zone.
+            TypeError: A string was passed instead of a list of devices.
+            ValueError: A time in ``filters`` has no time zone.
             InvalidValue: The folder is not empty, a pattern is not valid, ``tz`` is not a time zone, or
                 ``devices_per_file`` is below 1.
 
@@ -202,20 +206,20 @@ class Fleet(ClientGroup):
             return writer.finish(snapshot_metadata(request, snapshot, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
-        """Return a table of :meth:`snapshot` as it would be now. Only devices that have changed since then are fetched.
+        """Return a table of :meth:`snapshot` with the current state, by fetching only the devices that have changed.
 
         Args:
-            frame: A table of :meth:`snapshot`.
-            timeout: Seconds for the whole call. By default the client's limit applies to each part.
+            frame: The table, which must come from :meth:`snapshot`.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
 
         Returns:
-            A new table. If the service does not know what changed, the whole table is fetched and a
+            A new table. If the service does not know which devices changed, the whole table is fetched and a
             :class:`~mirror_sdk.SnapshotWarning` is issued.
 
         Raises:
             ConnectionFailed: The connection was lost before the response was complete.
-            NotFound: One of the ``devices`` of the table no longer exists.
-            InvalidValue: The table is not a snapshot, is only a part of one, or has a resource twice.
+            NotFound: One of the devices of the table no longer exists.
+            InvalidValue: The table is not a snapshot, is only a part of one, or contains a resource twice.
 
         >>> frame = client.fleet.snapshot(paths=["/3303/*"])
         >>> client.read_value(station, "/3303/0/5700")

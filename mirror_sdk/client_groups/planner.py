@@ -1,5 +1,5 @@
 # Made from async_planner.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Makes plans for a synchronous client: checks the writes and sends them."""
+"""A planner for a synchronous client, which checks writes and makes plans that send them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 _CONCURRENT_READS = 8
 _READ_EXPIRY_SECONDS = 20
-"""Seconds for which a read waits for a device that is always connected."""
+"""The expiry of a read in seconds. Only devices that are always connected are read."""
 # The response to an expired read arrives a little after its expiry.
 _LATE_SECONDS = _READ_EXPIRY_SECONDS + 5.0
 _POLL_SECONDS = 1.0
-"""The time to wait for one response before the others are checked."""
+"""The time in seconds to wait for one response before the other responses are checked."""
 
 
 class Planner:
-    """Makes plans of writes.
+    """A planner that checks writes and makes plans of them.
 
     Args:
-        session: Sends the requests.
+        session: The session that sends the requests.
     """
 
     def __init__(self, session: ClientSession) -> None:
@@ -61,9 +61,9 @@ class Planner:
 
         Args:
             requested: The writes, with device ids.
-            reasons: Why names of devices were not found, by name.
-            timeout: Seconds for the whole call, instead of the client's for each request.
-            read_first: Whether to read from the devices those values that the mirror does not have.
+            reasons: The reasons why device names were not found, by name.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            read_first: Whether to first read the values that the mirror does not have from the devices.
         """
         from mirror_sdk.plan import Plan
         from mirror_sdk.plan.checks import check_all, resources_to_read
@@ -72,7 +72,7 @@ class Planner:
         planned = check_all(requested, devices, reasons or {}, new_id=new_id)
         if read_first and (unread := resources_to_read(planned, devices)):
             failures = self._read_resources(unread, timeout)
-            # The values that were just read are in the mirror now.
+            # The mirror now has the values that were just read.
             devices |= self._targets([one for one in requested if (one.device_id, one.path) in unread], timeout)
             planned = check_all(requested, devices, reasons or {}, failures, new_id=new_id)
         return Plan(
@@ -103,7 +103,7 @@ class Planner:
         return devices
 
     def _read_resources(self, keys: Sequence[ResourceKey], timeout: float | None) -> Mapping[ResourceKey, str]:
-        """Read resources from devices, several at a time. Returns the reasons of failed reads by resource.
+        """Read resources from devices, several at a time, and return the reason of each failed read by resource.
 
         Raises:
             CallTimeout: The reads took longer than ``timeout``.
@@ -124,7 +124,7 @@ class Planner:
                         raise_unless_device_specific(error)
                         failures[key] = str(error)
                 if pending:
-                    # Waiting for one response reads the log, which delivers the others too.
+                    # Waiting for one response reads the log, and so also delivers the responses to the other reads.
                     wait_for_response(next(iter(pending.values()))[0], _POLL_SECONDS)
                 ended = [
                     key for key, (read, late_at) in pending.items() if read.response or time.monotonic() >= late_at
@@ -152,7 +152,7 @@ class Planner:
         async_id: str | None,
         if_match: int | None,
     ) -> DeviceRequest:
-        """Send a write like ``begin_write()``. If it was sent before, its response may already be in the log."""
+        """Send a write of a plan, which may have been sent before. Its response may then already be in the log."""
         payload, content_type = encode(value, path, content_type)
         return self._session.submit(
             "PUT",

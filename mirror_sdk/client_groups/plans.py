@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 class Plans(ClientGroup):
     """Saved plans: ``client.plans`` of a synchronous client.
 
-    ``client.plan(writes)`` makes a new plan, its ``save(path)`` saves it, and ``load(path)`` loads it here.
+    ``client.plan(writes)`` makes a new plan, and its method ``save(path)`` saves it. ``client.plans.load(path)`` loads
+    it again.
     """
 
     _expression = "client.plans"
 
     def load(self, path: str | PathLike[str]) -> Plan:
-        """Load a saved plan, to apply it here. This sends nothing.
+        """Load a saved plan, so that it can be applied with this client. This method sends no writes.
 
-        ``apply()`` then searches the whole stored notification log for the responses to earlier writes.
+        ``apply()`` of the plan searches the whole stored notification log for the responses to writes that were sent
+        before.
 
         Raises:
             ImportError: pandas is not installed.
@@ -49,7 +51,7 @@ class Plans(ClientGroup):
             planned,
             accepted=accepted,
             server=self._session.base_url,
-            # Created when the plan is applied: until then the position would become outdated.
+            # Created only when the plan is applied, because the position would be outdated by then.
             write=partial(
                 planner.write_again, cache(lambda: self._session.new_router(self._session.new_log_reader(0)))
             ),

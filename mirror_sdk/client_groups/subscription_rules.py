@@ -16,16 +16,16 @@ class SubscriptionRules(ClientGroup):
     """The presubscription rules of this application: ``client.subscriptions.rules`` of a synchronous client.
 
     - ``add([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}], apply_now=True)`` adds a rule.
-    - ``list()`` returns all rules; ``remove``, ``replace`` and ``delete_all`` change them.
+    - ``list()`` returns all rules. ``remove``, ``replace`` and ``delete_all`` change them.
 
-    The service subscribes the matching resources of each device when it registers. All programs with the same access
-    key share one list of rules.
+    When a device registers, the service subscribes to all of its resources that match a rule. All programs with the
+    same access key share one list of rules.
     """
 
     _expression = "client.subscriptions.rules"
 
     def list(self, *, timeout: float | None = None) -> builtins.list[PresubscriptionRule]:
-        """Return the presubscription rules of this application, in their order.
+        """Return the presubscription rules of this application in their stored order.
 
         >>> client.subscriptions.rules.list()
         []
@@ -39,20 +39,20 @@ class SubscriptionRules(ClientGroup):
         apply_now: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Replace all presubscription rules; an empty list removes them.
+        """Replace all presubscription rules. An empty list removes all of them.
 
-        This also removes the rules of other programs with this access key. :meth:`add` keeps them.
+        This also removes the rules of other programs with the same access key. Use :meth:`add` to keep them.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
-            apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
-                registration or registration update. In a large fleet the service continues to apply them after the call
-                has returned.
-            timeout: Seconds the call may take, instead of the client's.
+            apply_now: Whether the rules also apply at once to devices that are already registered. By default, they
+                apply to a device when it registers or updates its registration. In a large fleet, the service continues
+                to apply the rules after the call has returned.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Raises:
             BadRequest: The service rejects a rule.
-            ValueError: A rule cannot be sent; the message says why.
+            ValueError: A rule is not valid and cannot be sent. The message contains the reason.
 
         >>> rule = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.replace([rule], apply_now=True)
@@ -66,29 +66,30 @@ class SubscriptionRules(ClientGroup):
         apply_now: bool = False,
         timeout: float | None = None,
     ) -> builtins.list[PresubscriptionRule]:
-        """Add presubscription rules. This keeps the changes that other programs make at the same time.
+        """Add presubscription rules, without losing changes that other programs make at the same time.
 
         All programs, notebooks and cells with this access key share one list of rules. The client reads the list, and
-        writes it only if its ``ETag`` is still the same. Otherwise the client reads and writes the list again. If the
-        service sends no ``ETag``, this call can overwrite a change that another program makes at the same moment.
+        writes the new list only if the ``ETag`` of the old one is still the same. If another program has changed the
+        list, the client repeats both steps. If the service sends no ``ETag``, this call can overwrite a change that
+        another program makes at the same moment.
 
-        Two rules are equal if they differ only in the order of their paths. Leaving out a member has the same effect as
-        ``*``.
+        Two rules are equal if they differ only in the order of their paths. A member of a rule that is missing has the
+        same meaning as ``*``.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
-            apply_now: Whether the rules also apply to devices that are registered now, instead of only at their next
-                registration or registration update.
-            timeout: Seconds the call may take, instead of the client's.
+            apply_now: Whether the rules also apply at once to devices that are already registered. By default, they
+                apply to a device when it registers or updates its registration.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Returns:
-            The rules that did not exist before. Existing rules stay as they are.
+            The rules that did not exist before. Existing rules are not changed.
 
         Raises:
-            BadRequest: The service rejects a rule; none of them was added.
-            CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A rule cannot be sent, or the key would have more than 1024 rules; the message says which of the
-                two.
+            BadRequest: The service rejects one of the rules, and none of them was added.
+            CallTimeout: The call took too long, possibly because other programs kept changing the rules.
+            ValueError: A rule is not valid and cannot be sent, or the key would have more than 1024 rules. The message
+                contains the reason.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.add([lights], apply_now=True)
@@ -101,21 +102,21 @@ class SubscriptionRules(ClientGroup):
     def remove(
         self, rules: Iterable[PresubscriptionRule | Mapping[str, object]], *, timeout: float | None = None
     ) -> builtins.list[PresubscriptionRule]:
-        """Remove presubscription rules. All other rules stay, including rules that other programs add meanwhile.
+        """Remove presubscription rules. All other rules stay, including those that other programs add meanwhile.
 
-        The subscriptions that these rules created remain until the device registers again.
-        ``client.subscriptions.delete_all()`` ends them at once.
+        The subscriptions that a rule has created remain until the device registers again.
+        ``client.subscriptions.delete_all()`` ends all subscriptions to a device at once.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.
-            timeout: Seconds the call may take, instead of the client's.
+            timeout: The timeout of this call in seconds. The default is the timeout of the client.
 
         Returns:
             The rules that were removed.
 
         Raises:
-            CallTimeout: It took too long, possibly because other programs kept changing the rules.
-            ValueError: A value is not a rule; the message says why.
+            CallTimeout: The call took too long, possibly because other programs kept changing the rules.
+            ValueError: A value is not a rule. The message contains the reason.
 
         >>> lights = {"endpoint_type": "Light", "resource_path": ["/3311/*"]}
         >>> client.subscriptions.rules.remove([lights])
@@ -124,7 +125,9 @@ class SubscriptionRules(ClientGroup):
         return self._session.run(remove_rules(rules), timeout)
 
     def delete_all(self, *, timeout: float | None = None) -> None:
-        """Remove all presubscription rules, including the rules of other programs with this key. See :meth:`remove`.
+        """Remove all presubscription rules, including those of other programs with this access key.
+
+        See :meth:`remove` for the effect on existing subscriptions.
 
         >>> client.subscriptions.rules.delete_all()
         """

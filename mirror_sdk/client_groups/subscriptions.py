@@ -17,20 +17,20 @@ from mirror_sdk.wire.subscriptions import SubscriptionState
 class Subscriptions(ClientGroup):
     """The subscriptions of this application: ``client.subscriptions`` of a synchronous client.
 
-    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove single subscriptions.
-    - ``rules.add([...])`` adds a rule, which subscribes the matching resources of each device that registers.
-    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one.
+    - ``client.subscribe(device, path)`` and ``client.unsubscribe(device, path)`` add and remove a subscription.
+    - ``rules.add([...])`` adds a rule. It subscribes to the matching resources of each device that registers.
+    - ``list(device)`` returns the subscriptions to a device, and ``state(device, path)`` the state of one subscription.
     """
 
     _expression = "client.subscriptions"
 
     @lazy_property
     def rules(self) -> SubscriptionRules:
-        """The presubscription rules, which apply to devices when they register."""
+        """The presubscription rules, which create subscriptions when a device registers."""
         return SubscriptionRules(self._session)
 
     def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
-        """Return the paths of a device that this application subscribed to. An unknown device has none.
+        """Return the paths of a device that this application is subscribed to. An unknown device has no paths.
 
         >>> client.subscriptions.list(station)
         []
@@ -38,10 +38,10 @@ class Subscriptions(ClientGroup):
         return self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
-        """Return the state of this application's subscription to a resource, such as whether the device accepted it.
+        """Return the state of the subscription to a resource, such as whether the device has accepted it.
 
-        It stays ``ASKED`` with a service that does not report whether the device accepted. It is ``NONE`` without a
-        subscription, and for a resource that the device does not have.
+        The state stays ``ASKED`` if the service does not report whether the device has accepted the subscription. It is
+        ``NONE`` if there is no subscription, or if the device does not have the resource.
 
         >>> client.subscriptions.state(station, "/3303/0/5700")
         <SubscriptionState.NONE: 'none'>
@@ -51,7 +51,7 @@ class Subscriptions(ClientGroup):
         )
 
     def is_active(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> bool:
-        """Return whether this application subscribed to a resource and the device did not reject it.
+        """Return whether this application is subscribed to a resource and the device has not rejected the subscription.
 
         >>> client.subscriptions.is_active(station, "/3303/0/5700")
         False

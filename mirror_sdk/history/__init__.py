@@ -1,3 +1,3 @@
-"""The history: what happened, the state at an earlier instant, and what changed between two."""
+"""The history of devices: past events, the state at an earlier time, and the changes between two times."""
 
-import mirror_sdk.arrow_tables  # noqa: F401 - first, as it says what to install where pandas is missing
+import mirror_sdk.arrow_tables  # noqa: F401 - first, because its error explains how to install pandas

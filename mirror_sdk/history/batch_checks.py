@@ -1,4 +1,4 @@
-"""Checks of the batches of a history before anything is computed with them."""
+"""Checks of the batches of a history, before anything is computed from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import matches_any
 
 COLUMNS = pa.schema([(name, STREAM_TYPES[kind]) for name, kind in history.COLUMNS.items()])
-"""The columns that are read; a service may send others too."""
+"""The columns that are used. A service may send further columns."""
 
 _WORDS = [name for name, kind in history.COLUMNS.items() if kind == "word"]
 _INSTANTS = [name for name, kind in history.COLUMNS.items() if kind == "instant"]
@@ -33,10 +33,10 @@ _Column = npt.NDArray[np.int64]
 
 
 class RowChecker:
-    """Checks that rows were requested and that each comes once and in order.
+    """A check that all rows were requested, and that each occurs once and in order.
 
     Args:
-        request: The request.
+        request: The request for the history.
     """
 
     def __init__(self, request: HistoryRequest) -> None:
@@ -45,12 +45,12 @@ class RowChecker:
         self._last: tuple[str, str, int, int] | None = None
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns of a batch that are read.
+        """Return only the used columns of a batch, after checking them.
 
         Raises:
-            ContractError: The batch contradicts itself, lacks a member, or has rows that were not requested.
-            pyarrow.ArrowInvalid: It is damaged.
-            UnexpectedResponse: It has a device that was not requested.
+            ContractError: The batch contradicts itself, lacks a required member, or has rows that were not requested.
+            pyarrow.ArrowInvalid: The batch is damaged.
+            UnexpectedResponse: The batch contains a device that was not requested.
         """
         batch.validate(full=True)
         batch = batch.select(COLUMNS.names)
@@ -68,17 +68,14 @@ class RowChecker:
         require_paths(paths)
         if others := [path for path in paths if not matches_any(patterns, path)]:
             raise ContractError(f"requested {', '.join(patterns or ())}, but the response has {others[0]}")
-        # A gap may begin before the interval, and end after it.
+        # A gap may begin before the interval and end after it, so it is not checked here.
         is_gap = pc.fill_null(pc.equal(batch.column("what").cast(pa.string()), "gap"), False)
         happened = batch.column("changed_at").cast(pa.int64()).filter(pc.invert(is_gap))
         begin, end = _milliseconds(self._request.begin), _milliseconds(self._request.end)
         require_between("changed_at", happened, begin, None if end is None else end - 1)
 
     def _check_order(self, batch: pa.RecordBatch) -> None:
-        """Check that each row comes after the previous row.
-
-        The first row must come after the last row of the previous batch.
-        """
+        """Check that each row is after the previous one, which may be the last row of the previous batch."""
         device_id, path, changed_at, revision = self._last or (None, None, None, None)
         columns = (
             _ranks(batch.column("device_id"), device_id),
@@ -88,7 +85,7 @@ class RowChecker:
         )
         is_after = np.zeros(len(columns[0]) - 1, np.bool_)
         is_same = ~is_after
-        # The first column in which two rows differ decides.
+        # The first column in which two rows differ determines their order.
         for column in columns:
             difference = self._sign * np.diff(column)
             is_after |= is_same & (difference > 0)
@@ -113,13 +110,13 @@ def _check_columns(batch: pa.RecordBatch) -> None:
 
 
 def _occurring(column: pa.DictionaryArray) -> list[str]:
-    """Return the words that occur, each once."""
+    """Return the distinct strings that occur in a column."""
     found: list[str] = column.dictionary.take(column.indices.unique().drop_null()).to_pylist()
     return found
 
 
 def _ranks(column: pa.DictionaryArray, before: str | None) -> _Column:
-    """Return the sort order of words, with that of the previous row first. Null sorts like an empty text."""
+    """Return the sort order of strings, with the previous row's string first. Null sorts like an empty string."""
     words = column.dictionary.to_pylist()
     rank_of = {word: rank for rank, word in enumerate(sorted({"", before or "", *words}))}
     ranks = np.array([rank_of[word] for word in [*words, ""]], np.int64)

@@ -1,4 +1,4 @@
-"""The changes between two instants: the states at both, and how often each resource was reported in between."""
+"""The changes between two times: the state at both times, and the number of reports of each resource in between."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ CHANGES_COLUMNS = (
     TableColumn("first_at", INSTANT, "the time of the first of these reports"),
     TableColumn("last_at", INSTANT, "the time of the last of these reports"),
 )
-"""The changes table."""
+"""The columns of the changes table."""
 
 CHANGES_SCHEMA = schema_of(CHANGES_COLUMNS)
-"""The changes table."""
+"""The Arrow schema of the changes table."""
 
 KEY = ["device_id", "path"]
 _KEY_FIELDS = [pa.field(name, pa.string()) for name in KEY]
@@ -41,7 +41,7 @@ _KEY_FIELDS = [pa.field(name, pa.string()) for name in KEY]
 COUNTED_SCHEMA = pa.schema(
     [*_KEY_FIELDS, pa.field("observations", pa.int64()), pa.field("first_at", INSTANT), pa.field("last_at", INSTANT)]
 )
-"""The number of reports of each resource, with the times of the first and the last one."""
+"""The schema of the report counts: the number of reports of each resource, with the first and last time."""
 
 _OF_RESOURCE = ["endpoint_name", "label", "unit"]
 
@@ -52,21 +52,21 @@ VALUES_SCHEMA = pa.schema(
         *(pa.field(name, pa.string()) for name in _OF_RESOURCE),
     ]
 )
-"""The columns of the state table that are needed of both instants."""
+"""The columns of the state tables at both times that are needed."""
 
 _TIMES = [("changed_at", "count"), ("changed_at", "min"), ("changed_at", "max")]
 _COUNTS = [("observations", "sum"), ("first_at", "min"), ("last_at", "max")]
 
 
 class Counted(NamedTuple):
-    """The number of reports, with a row per resource, and whether there was no gap."""
+    """The number of reports in one row for each resource, and whether the interval has no gap."""
 
     rows: pa.Table
     complete: bool
 
 
 class ReportCounts:
-    """Counts the reports of a history while it arrives. It stores a row per resource of each chunk."""
+    """A counter of the reports in a history while it arrives. For each chunk, it stores a row for each resource."""
 
     def __init__(self) -> None:
         self._tables = [COUNTED_SCHEMA.empty_table()]
@@ -80,7 +80,7 @@ class ReportCounts:
         self._tables.append(found.select(_made_of(_TIMES)).rename_columns(COUNTED_SCHEMA.names).cast(COUNTED_SCHEMA))
 
     def finish(self) -> Counted:
-        """Return the counts of all chunks."""
+        """Return the total counts of all chunks."""
         found = pa.concat_tables(self._tables).group_by(KEY).aggregate(_COUNTS)
         return Counted(found.select(_made_of(_COUNTS)).rename_columns(COUNTED_SCHEMA.names), self._complete)
 
@@ -92,21 +92,21 @@ def _made_of(aggregations: list[tuple[str, str]]) -> list[str]:
 def changes_tables(
     counted: Counted, before: pa.Table, after: pa.Table, begin: datetime, end: datetime
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the changes table, with a row per reported resource by device and path, and its metadata.
+    """Return the changes table with one row for each reported resource, sorted by device and path, and its metadata.
 
     Args:
-        counted: The reports between the instants.
-        before: The state table at the first instant.
-        after: The state table at the second instant.
-        begin: The first instant.
-        end: The second instant.
+        counted: The number of reports in the interval.
+        before: The state table at the start of the interval.
+        after: The state table at the end of the interval.
+        begin: The start of the interval.
+        end: The end of the interval.
     """
     rows = counted.rows
     for name, state in (("before", before), ("after", after)):
         values = state.select(VALUES_SCHEMA.names).cast(VALUES_SCHEMA)
         named = [one.replace("reported", name) for one in values.column_names]
         if name == "before":
-            # The name and the label come from the second state.
+            # The name and the label are those of the state at the end.
             values = values.drop_columns(["endpoint_name", "label"])
             named = [*named[: -len(_OF_RESOURCE)], "before_unit"]
         rows = rows.join(values.rename_columns(named), KEY)
@@ -118,7 +118,7 @@ def changes_tables(
             [getattr(lookup(one), attribute, None) or None for one in path.dictionary.to_pylist()], pa.string()
         )
         columns[name] = pc.coalesce(rows[name], words_at(path.indices, declared).cast(pa.string()))
-    # Without an earlier value there is no earlier unit.
+    # If there is no earlier value, there is no earlier unit.
     columns["before_unit"] = pc.if_else(pc.is_valid(rows["before_num"]), columns["before_unit"], None)
     table = pa.table({name: columns[name] for name in CHANGES_SCHEMA.names})
     metadata: dict[str, object] = {

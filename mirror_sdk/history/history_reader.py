@@ -1,4 +1,4 @@
-"""Reads a history while it arrives. After an interruption it continues after the last row."""
+"""A reader of a history while it arrives. After an interruption, it continues after the last row."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class HistoryResult:
     """The metadata of a history.
 
     Attributes:
-        taken_at: The instant of the history, by the service's clock; ``None`` if nothing was requested.
-        oldest_at: The instant since which the service has stored everything.
+        taken_at: The time of the history by the service's clock, or ``None`` if nothing was requested.
+        oldest_at: The start of the stored history.
         row_count: The number of rows.
     """
 
@@ -44,7 +44,7 @@ class HistoryResult:
 
 
 def history_metadata(request: HistoryRequest, result: HistoryResult) -> dict[str, object]:
-    """Return the metadata of a table, for ``attrs["mirror"]``."""
+    """Return the metadata of a history table, for ``attrs["mirror"]``."""
     return {
         "taken_at": result.taken_at,
         "server": request.server,
@@ -55,14 +55,14 @@ def history_metadata(request: HistoryRequest, result: HistoryResult) -> dict[str
 
 
 class HistoryReader:
-    """Reads the responses to a request, one after another: a client sends :attr:`next_operation` until there is none.
+    """A reader of the responses to a request. The client sends :attr:`next_operation` until it is ``None``.
 
     Args:
-        request: The request.
-        sink: Accepts tables of rows, in order.
-        max_bytes: The maximum number of bytes of all responses together after decompression.
-        bar: Displays the number of rows.
-        raw: Whether to add the payloads.
+        request: The request for the history.
+        sink: A function that receives tables of rows, in order.
+        max_bytes: The maximum size of all responses together after decompression, in bytes.
+        bar: The progress bar that displays the number of rows.
+        raw: Whether to add a column with the raw payloads.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class HistoryReader:
 
     @property
     def next_operation(self) -> Operation[None] | None:
-        """The next request; :meth:`read` reads its response. ``None`` when everything has been read."""
+        """The next operation, whose response :meth:`read` reads, or ``None`` when everything has been read."""
         if self._request is None or self._left == 0:
             return None
         self._rows_before = self._row_count
@@ -96,7 +96,7 @@ class HistoryReader:
 
     @property
     def result(self) -> HistoryResult:
-        """The metadata, once everything has been read."""
+        """The metadata of the history. It is complete when everything has been read."""
         end = self._first_end
         return HistoryResult(
             taken_at=None if end is None else write_timestamp(end.taken_at),
@@ -105,11 +105,12 @@ class HistoryReader:
         )
 
     def read(self, headers: Mapping[str, str], body: BufferedReader[Any]) -> None:
-        """Read a response to its end and pass its rows on while they arrive.
+        """Read a response to its end, and pass its rows on while they arrive.
 
         Raises:
             ConnectionFailed: The response was cut off.
-            UnexpectedResponse: The response is damaged, too large or not a history, or has other rows than requested.
+            UnexpectedResponse: The response is damaged, too large or not a history, or contains rows that were not
+                requested.
         """
         end: HistoryEnd | None = None
         for batch, metadata in read_batches(headers, body, self._limit, COLUMNS, _batches_of_lines):
@@ -127,20 +128,20 @@ class HistoryReader:
         self._finish(end)
 
     def require_progress(self, failure: ConnectionFailed) -> None:
-        """Check that the next request continues after the last row that arrived.
+        """Check whether the next request can continue after the last row that arrived.
 
         Raises:
-            ConnectionFailed: The failure itself, if no time is left, no row arrived since the last failure, or the
+            ConnectionFailed: The failure itself, if no time is left, no row has arrived since the last failure, or the
                 service did not send the position.
         """
         if isinstance(failure, CallTimeout) or self._row_count == self._rows_before or self._after is None:
             raise failure
 
     def try_other_form(self, error: APIError) -> None:
-        """Request NDJSON if the service does not offer Arrow.
+        """Switch to NDJSON if the service does not support Arrow.
 
         Raises:
-            APIError: The error itself, if that would not help.
+            APIError: The error itself, if NDJSON would not help.
             NoHistory: The service has no history.
         """
         if error.status != 406 or self._form != ARROW:
@@ -152,8 +153,8 @@ class HistoryReader:
         self._request_number += 1
         self._after: str | None = None
         if self._request is not None:
-            # The rows of every request begin with the gaps of the service itself, out of order after those of the last
-            # one.
+            # Each response begins with the gaps of the service, which are out of order after the rows of the previous
+            # response. Each request therefore has a checker of its own.
             self._rows = RowChecker(self._request)
 
     def _add(self, table: pa.Table, row_count: int, after: str | None) -> None:
@@ -165,17 +166,15 @@ class HistoryReader:
 
     def _table_of(self, batch: pa.RecordBatch) -> pa.Table:
         if self._request_number > 1:
-            # The first response already had the gaps of the service itself.
+            # The first response already contained the gaps of the service.
             batch = batch.filter(batch.column("device_id").is_valid())
         return history_of_batch(batch, raw=self._raw)
 
     def _finish(self, end: HistoryEnd) -> None:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
-            raise UnexpectedResponse(
-                f"the history has {row_count} rows but announces {end.row_count}; request it again"
-            )
-        # The responses are read one after another: only up to the instant of the first one are all of them complete.
+            raise UnexpectedResponse(f"the history has {row_count} rows but announces {end.row_count}")
+        # The responses are read one after another. All of them are complete only up to the time of the first one.
         self._first_end = self._first_end or end
         if end.after is None:
             self._next_request()
@@ -186,7 +185,7 @@ class HistoryReader:
 
 
 def _batches_of_lines(chunks: Iterator[list[bytearray]]) -> Iterator[Batch]:
-    """Yield the rows up to each cursor. Rows after the last cursor of a cut response will be sent again."""
+    """Yield the rows before each cursor. If the response is cut off, rows after the last cursor will be sent again."""
     rows: list[HistoryRow] = []
     for line in chain.from_iterable(chunks):
         entry = _LINE.validate_json(line)

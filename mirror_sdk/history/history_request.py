@@ -1,4 +1,4 @@
-"""The requests for the history of a service."""
+"""The requests for the history of devices."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class HistoryRequest(StreamRequest):
     """A request for a history.
 
     Attributes:
-        begin: From this instant on; ``None`` for everything that is stored.
-        end: Before this instant; ``None`` means now.
-        limit: The maximum number of rows, counted from the first; ``None`` for all.
-        newest_first: Whether the order is reversed.
+        begin: The start of the interval, or ``None`` for the whole stored history.
+        end: The end of the interval, which is exclusive, or ``None`` for the current time.
+        limit: The maximum number of rows, counted from the first one, or ``None`` for all rows.
+        newest_first: Whether the rows are in reverse order.
     """
 
     begin: datetime | None = None
@@ -36,24 +36,24 @@ class HistoryRequest(StreamRequest):
     newest_first: bool = False
 
     def requests(self) -> Iterator[HistoryRequest]:
-        """Yield the same request for as many devices at a time as fit into a URL, in the order of their ids."""
+        """Yield requests that each contain as many devices as fit into a URL, in the order of their ids."""
         if (ids := self.selection.device_ids) is None:
             yield self
             return
         selection = replace(self.selection, filters=dict(self.selection.filters))
-        # A URL can have this condition once, so both lists of devices become one.
-        among = selection.filters.pop("id__in", None)  # type: ignore[attr-defined] # it is the dict of above
+        # A URL can contain this condition only once, so both lists of devices are combined.
+        among = selection.filters.pop("id__in", None)  # type: ignore[attr-defined] # it is the dict from above
         selected = sorted(set(ids) if among is None else set(ids) & set(among.split(",")), reverse=self.newest_first)
         for first in range(0, len(selected), MAX_IDS_PER_URL):
             batch = tuple(selected[first : first + MAX_IDS_PER_URL])
             yield replace(self, selection=replace(selection, device_ids=batch))
 
     def operation(self, form: str, after: str | None, limit: int | None) -> Operation[None]:
-        """Return the operation for a response of this media type.
+        """Return the operation that requests a response in a format.
 
         Args:
-            form: The media type.
-            after: The position after which it continues; ``None`` for the beginning.
+            form: The media type of the format.
+            after: The position after which the response starts, or ``None`` for the beginning.
             limit: The maximum number of rows.
         """
         params = {
@@ -70,12 +70,12 @@ class HistoryRequest(StreamRequest):
 def check_interval(
     begin: InstantLike | None, end: InstantLike | None, now: Callable[[], datetime]
 ) -> tuple[datetime | None, datetime | None]:
-    """Return the start and the end of an interval.
+    """Return the start and the end of an interval, after checking them.
 
     Args:
-        begin: The begin.
-        end: The end.
-        now: The instant from which a span counts back.
+        begin: The start, in any form of a point in time.
+        end: The end, in any form of a point in time.
+        now: A function that returns the time from which a duration is subtracted.
 
     Raises:
         InvalidValue: An argument is not a time or has no time zone, or the end is before the start.
@@ -88,12 +88,12 @@ def check_interval(
 
 
 def just_after(instant: datetime) -> datetime:
-    """Return the first full millisecond after an instant."""
+    """Return the first full millisecond after a time."""
     return up_to_millisecond(instant.astimezone(UTC) + timedelta(microseconds=1))
 
 
 def up_to_millisecond(instant: datetime) -> datetime:
-    """Round an instant up to a full millisecond. The same events happened before both instants."""
+    """Round a time up to a full millisecond. The same events are before it, as they have full milliseconds."""
     rounded = instant.astimezone(UTC)
     rounded = rounded.replace(microsecond=rounded.microsecond // 1000 * 1000)
     return rounded if rounded >= instant else rounded + MILLISECOND

@@ -1,4 +1,4 @@
-"""Finds requested paths without rows in a table: a misspelled path looks like one without reports."""
+"""Detection of requested paths without rows in a table, because a misspelled path looks like one without reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_NAMES = 5
 
 
 def find_paths_without_rows(tables: Iterable[pa.Table], patterns: Sequence[str] | None) -> list[str]:
-    """Return the patterns that match no row, in their order."""
+    """Return the patterns that match no row, in the order of the argument."""
     paths = {path for table in tables for path in table["path"].unique().to_pylist() if path is not None}
     return [pattern for pattern in patterns or () if not any(matches(pattern, path) for path in paths)]
 
@@ -23,7 +23,7 @@ def find_paths_without_rows(tables: Iterable[pa.Table], patterns: Sequence[str] 
 def with_paths_without_rows(
     metadata: Mapping[str, object], tables: Iterable[pa.Table], patterns: Sequence[str] | None
 ) -> dict[str, object]:
-    """Return the metadata of a table, with the patterns without rows if there are any."""
+    """Return the metadata of a table. If some patterns match no row, add the list of these patterns."""
     silent = find_paths_without_rows(tables, patterns)
     return {**metadata, "paths_without_rows": silent} if silent else dict(metadata)
 
@@ -32,8 +32,8 @@ def warn_of_unknown_paths(patterns: Sequence[str], when: str = "") -> None:
     """Warn that no device has resources with these paths.
 
     Args:
-        patterns: The patterns of the paths.
-        when: The time at which no device had them, for a table of the past.
+        patterns: The patterns for the resource paths.
+        when: A phrase for the time at which no device had these paths, if the table describes the past.
 
     Warns:
         EmptyTableWarning: Always.

@@ -1,1 +1,1 @@
-"""The simulator: plays the device's side of simulated devices, and lets time pass."""
+"""The simulator, which controls simulated devices and lets time pass."""

@@ -1,8 +1,9 @@
-"""The simulator: controls simulated devices and the clock of a service.
+"""The simulator, which controls simulated devices and the clock of a service.
 
-It needs a service that simulates devices, and a key with the scope ``admin``. Each method returns when all its effects
-are on disk. Every method may raise :class:`NotFound` (no such simulated device, or a service without a simulator) and
-:class:`AccessDenied`, in addition to the errors of every call of a client.
+The simulator needs a service with simulated devices, and an access key with the scope ``admin``. Each method returns
+when all of its effects have been stored on disk. In addition to the errors of all calls, every method may raise
+:class:`NotFound` and :class:`AccessDenied`. :class:`NotFound` means that there is no such simulated device, or that the
+service has no simulator.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from mirror_sdk.wire.simulator import ResponseMode, SimulatorDevice, SimulatorNe
 
 
 class AsyncSimulator:
-    """Controls the simulated devices and the clock of a service.
+    """A client for the simulated devices and the clock of a service.
 
-    As for a client, a device can be an id, an endpoint name, or an object with the id of a device.
+    As in other clients, a device is an id, an endpoint name, or an object that contains an id.
 
     Args:
         client: The client that sends the requests. Its key needs the scope ``admin``.
@@ -34,7 +35,7 @@ class AsyncSimulator:
         return f"<AsyncSimulator of {self._client!r}>"
 
     async def list_devices(self) -> list[SimulatorDevice]:
-        """List the simulated devices, their settings, and their own values.
+        """Return the simulated devices with their settings and the values that they currently have.
 
         >>> sorted(device.endpoint_name for device in await simulator.list_devices())
         ['light-01', 'station-01']
@@ -49,13 +50,14 @@ class AsyncSimulator:
         endpoint_type: str = "default",
         queue_mode: bool = False,
     ) -> str:
-        """Add a device. It registers at once.
+        """Add a simulated device, which registers at once.
 
         Args:
             endpoint_name: The endpoint name of the device.
-            resources: Resources, or mappings such as
-                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``. Other flags are ``auto_observable``,
-                ``writable`` and ``executable``. An executable resource cannot be observed.
+            resources: The resources. Mappings work too, such as
+                ``{"path": "/3303/0/5700", "value": "21.5", "observable": True}``.
+                Further flags are ``auto_observable``, ``writable`` and ``executable``. An executable resource cannot be
+                observed.
             endpoint_type: The endpoint type.
             queue_mode: Whether the device sleeps between contacts.
 
@@ -63,7 +65,7 @@ class AsyncSimulator:
             The id of the device.
 
         Raises:
-            ValueError: A part of the device is invalid; the message names it.
+            ValueError: A part of the device is not valid. The message describes the part.
             BadRequest: The service rejects the device.
 
         >>> fan = await simulator.add_device("fan-01", [{"path": "/3306/0/5850", "value": "0", "writable": True}])
@@ -77,17 +79,17 @@ class AsyncSimulator:
         return await self._send(_simulator_operations.add_simulator_device(device))
 
     async def set_online(self, device_id: DeviceLike, online: bool) -> None:
-        """Disconnect or reconnect a device. A reconnected device contacts the service at once.
+        """Disconnect or reconnect a device. After it has reconnected, a device contacts the service at once.
 
         >>> await simulator.set_online(light, False)
         """
         await self._patch(device_id, online=online)
 
     async def set_response_mode(self, device_id: DeviceLike, mode: ResponseMode) -> None:
-        """Set how a device responds to commands: ``normal``, ``reject`` or ``silent``.
+        """Set how a device responds to requests: ``normal``, ``reject`` or ``silent``.
 
         Raises:
-            ValueError: ``mode`` is not one of these.
+            ValueError: ``mode`` is not one of these values.
 
         >>> await simulator.set_response_mode(light, "reject")
         >>> request = await client.requests.begin_write(light, "/3311/0/5850", True)
@@ -100,7 +102,7 @@ class AsyncSimulator:
         """Set how long a device takes to respond, from 0 to 3600 seconds.
 
         Raises:
-            ValueError: ``latency_seconds`` is out of this range.
+            ValueError: ``latency_seconds`` is not in this range.
 
         >>> await simulator.set_latency_seconds(light, 1.5)
         """
@@ -117,19 +119,19 @@ class AsyncSimulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value at a device, as a sensor would, or add a resource.
+        """Change a value of a device as a sensor would, or add a resource.
 
-        The service learns of a new resource with the next registration update. All flags stay unchanged by default.
+        The device announces a new resource with its next registration update. By default, all flags stay unchanged.
 
         Args:
-            device_id: The device: its id, its endpoint name, or an object with its id.
+            device_id: The id or the endpoint name of the device, or an object that contains its id.
             path: The resource path.
-            value: A value as for a write. A string is not checked, so that a device can have an invalid value.
+            value: The value, as for a write. A string is not checked, so that a device can have an invalid value.
                 Resources with several instances are not supported.
             observable: Whether the resource can be observed.
             auto_observable: Whether the device also sends changes without a subscription.
             writable: Whether the resource can be written.
-            executable: Whether the resource can be executed. If so, it cannot be observed.
+            executable: Whether the resource can be executed. In this case, it cannot be observed.
 
         Raises:
             InvalidValue: ``value`` does not match the declaration of the path.
@@ -150,21 +152,21 @@ class AsyncSimulator:
         )
 
     async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """Remove a resource of a device. The mirror keeps its last value (specification 2.1).
+        """Remove a resource of a device. The mirror keeps the last value of the resource (specification 2.1).
 
         >>> await simulator.remove_resource(light, "/3311/0/5851")
         """
         await self._command(device_id, lambda found: _simulator_operations.delete_simulator_resource(found, path))
 
     async def register(self, device_id: DeviceLike) -> None:
-        """Register a device. Its subscriptions end, and the service applies the presubscription rules.
+        """Register a device. This ends its subscriptions, and the service applies the presubscription rules.
 
         >>> await simulator.register(light)
         """
         await self._command(device_id, lambda found: _simulator_operations.simulator_registration(found, "POST"))
 
     async def update_registration(self, device_id: DeviceLike) -> None:
-        """Update the registration of a device, with its new resources.
+        """Update the registration of a device, which announces its new resources.
 
         >>> await simulator.update_registration(light)
         """
@@ -186,7 +188,7 @@ class AsyncSimulator:
         await self._client._session.run(_simulator_operations.send_to_simulator(device, operation))
 
     async def get_clock(self) -> datetime:
-        """Return the current time of the service, in UTC.
+        """Return the current time of the service in UTC.
 
         >>> print(await simulator.get_clock())
         2026-01-05 08:00:00+00:00
@@ -194,7 +196,7 @@ class AsyncSimulator:
         return (await self._send(_simulator_operations.get_simulator_clock())).now
 
     async def has_manual_clock(self) -> bool:
-        """Return whether :meth:`advance` can advance the service's clock. If it uses real time, it cannot.
+        """Return whether the service has a manual clock, which :meth:`advance` can advance, instead of real time.
 
         >>> await simulator.has_manual_clock()
         True
@@ -202,16 +204,16 @@ class AsyncSimulator:
         return (await self._send(_simulator_operations.get_simulator_clock())).manual
 
     async def advance(self, amount: float | timedelta) -> datetime:
-        """Advance the clock. Everything that becomes due happens before this returns.
+        """Advance the clock. All actions that become due take place before this method returns.
 
         Args:
-            amount: Seconds, or a timedelta; more than 0 and at most 366 days.
+            amount: The duration in seconds or as a timedelta. It must be more than 0 and at most 366 days.
 
         Returns:
-            The new time of the service, in UTC.
+            The new time of the service in UTC.
 
         Raises:
-            ValueError: ``amount`` is out of this range.
+            ValueError: ``amount`` is not in this range.
             APIError: The service uses real time.
 
         >>> print(await simulator.advance(timedelta(hours=1)))

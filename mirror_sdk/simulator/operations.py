@@ -1,4 +1,4 @@
-"""The requests of the simulator, and how their responses are read. Nothing in here does I/O."""
+"""The requests of the simulator, and the readers of their responses. This module performs no I/O."""
 
 from __future__ import annotations
 
@@ -27,58 +27,70 @@ from mirror_sdk.wire.simulator import (
 T = TypeVar("T")
 
 _LONGEST_ADVANCE_SECONDS = 600
-"""The timeout of an advance of the clock, since everything that becomes due happens before its response."""
+"""The timeout for advancing the clock, because all actions that become due take place before the response."""
 
 
 def list_simulator_devices() -> Operation[list[SimulatorDevice]]:
-    """List the simulated devices and their state."""
+    """Return the operation that lists the simulated devices and their state."""
     return Operation("GET", routes.SIMULATOR_DEVICES, _read_devices)
 
 
 def add_simulator_device(device: Mapping[str, object]) -> Operation[str]:
-    """Add a simulated device, and return its id. Raises ``ValueError`` for an invalid one."""
+    """Return the operation that adds a simulated device. Its result is the id of the device.
+
+    Raises:
+        ValueError: The device is not valid.
+    """
     return Operation("POST", routes.SIMULATOR_DEVICES, _read_id, json=checked_body(SimulatorNewDevice, device))
 
 
 def patch_simulator_device(device_id: str, settings: Mapping[str, object]) -> Operation[None]:
-    """Change the behavior of a simulated device. Raises ``ValueError`` for invalid settings."""
+    """Return the operation that changes the behavior of a simulated device.
+
+    Raises:
+        ValueError: A setting is not valid.
+    """
     route = of_device(routes.SIMULATOR_DEVICE, device_id)
     return Operation("PATCH", route, nothing, json=checked_body(SimulatorDevicePatch, settings))
 
 
 def put_simulator_resource(device_id: str, path: str, value: object, flags: Mapping[str, object]) -> Operation[None]:
-    """Change a value of a simulated device, or add a resource.
+    """Return the operation that changes a value of a simulated device or adds a resource.
 
     Raises:
-        ValueError: The value or a flag cannot be sent.
+        ValueError: The value or a flag is not valid and cannot be sent.
         InvalidValue: The value does not match the declaration of the path, or has several instances.
     """
     route = of_resource(routes.SIMULATOR_RESOURCE, device_id, path)
     if isinstance(value, Mapping):
         cure = "pass one value; a real device can have several instances"
         raise InvalidValue(f"{path}: a resource of a simulated device has one value, as text; {cure}")
-    # This is not a write: measured values are declared read-only.
+    # Read-only resources are allowed, because this is a measured value and not a write.
     text = value if isinstance(value, str) else encode(value, path, TEXT_PLAIN, allow_read_only=True)[0].decode()
     return Operation("PUT", route, nothing, json=checked_body(SimulatorResourceBody, {"value": text, **flags}))
 
 
 def delete_simulator_resource(device_id: str, path: str) -> Operation[None]:
-    """Remove a resource of a simulated device."""
+    """Return the operation that removes a resource of a simulated device."""
     return Operation("DELETE", of_resource(routes.SIMULATOR_RESOURCE, device_id, path), nothing)
 
 
 def simulator_registration(device_id: str, method: str) -> Operation[None]:
-    """Register a simulated device (``POST``), update its registration (``PUT``) or deregister it (``DELETE``)."""
+    """Return the operation that registers (POST), updates (PUT) or deregisters (DELETE) a simulated device."""
     return Operation(method, of_device(routes.SIMULATOR_REGISTRATION, device_id), nothing)
 
 
 def get_simulator_clock() -> Operation[SimulatorClock]:
-    """Read the service's clock."""
+    """Return the operation that reads the service's clock."""
     return Operation("GET", routes.SIMULATOR_CLOCK, read_json(SimulatorClock.model_validate_json))
 
 
 def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClock]:
-    """Advance the service's manual clock. Raises ``ValueError`` for an invalid amount."""
+    """Return the operation that advances the service's manual clock.
+
+    Raises:
+        ValueError: The amount is not valid.
+    """
     seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
     return Operation(
         "POST",
@@ -90,17 +102,17 @@ def advance_simulator_clock(amount: float | timedelta) -> Operation[SimulatorClo
 
 
 def send_to_simulator(device: DeviceLike, operation: Callable[[str], Operation[T]]) -> Flow[T]:
-    """Send a command to a simulated device.
+    """Send a request to the simulator that concerns a simulated device.
 
-    The simulator itself translates an endpoint name into a device id, so the key needs no ``read`` scope.
+    The endpoint name is looked up in the simulator's list of devices, so the key needs no ``read`` scope.
 
     Raises:
         NotFound: There is no such simulated device.
         TypeError: ``device`` is not a device.
-        ValueError: An argument cannot be sent; the message names it.
+        ValueError: An argument is not valid and cannot be sent. The message contains its name.
     """
     if known_id("device_id", device) is None:
-        # Invalid arguments are rejected before any request.
+        # Check the arguments before any request is sent.
         operation(ANY_ID)
     device_id = yield from simulator_id_of(device)
     response: T = yield operation(device_id)
@@ -117,7 +129,7 @@ def simulator_id_of(device: DeviceLike) -> Flow[str]:
     device_id = known_id("device_id", device)
     if device_id is None:
         listed: list[SimulatorDevice] = yield list_simulator_devices()
-        # An id takes precedence over an equal name of another device.
+        # The id of a device takes precedence over an equal name of another device.
         ids = {one.endpoint_name: one.id for one in listed} | {one.id: one.id for one in listed}
         device_id = ids.get(str(device))
         if device_id is None:

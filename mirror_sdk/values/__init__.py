@@ -1,4 +1,4 @@
-"""Payloads: decoding to typed values, and encoding, by content type and object definition."""
+"""Conversion between payloads and typed values, according to the content type and the object definition."""
 
 from mirror_sdk.values.content_types import (
     CBOR,

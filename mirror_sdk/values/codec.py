@@ -1,4 +1,4 @@
-"""The interface of a codec: the functions that read, write and split the payloads of one content type."""
+"""The interface of a codec, which consists of functions that read, write and split payloads of one content type."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mirror_sdk.values.value import PythonValue, ValueKind
 
 
 class UnreadablePayload(ValueError):
-    """A payload is not in the format of its content type; the message says why."""
+    """A payload is not in the format of its content type. The message contains the reason."""
 
 
 class DecodedValue(NamedTuple):
-    """The value of one resource in a payload. ``problem`` is the reason if it could not be decoded and stayed bytes."""
+    """The value of one resource in a payload. A value that could not be decoded is bytes and has a ``problem``."""
 
     kind: ValueKind
     python: PythonValue
@@ -22,12 +22,12 @@ class DecodedValue(NamedTuple):
 
 
 class PayloadPart(NamedTuple):
-    """The part of a payload that belongs to one resource, as a separate payload.
+    """The part of a payload that belongs to one resource, as a payload of its own.
 
-    It has ``value_count`` values, one per instance.
+    ``value_count`` is the number of values in the part, one for each instance of the resource.
 
-    ``seconds`` is the time of the values: since 1970, or relative to now if below 2**28. It is ``None`` if the format
-    has no times. Source: RFC 8428, 4.5.3.
+    ``seconds`` is the time of the values. It is in seconds since 1970, or relative to the current time if it is below
+    2**28. It is ``None`` if the format has no times. Source: RFC 8428, 4.5.3.
     """
 
     path: str
@@ -38,14 +38,15 @@ class PayloadPart(NamedTuple):
 
 
 class Codec(NamedTuple):
-    """The functions of a content type.
+    """The functions for the payloads of a content type.
 
     Attributes:
-        read: Takes a payload and a path, and returns the values by path, or raises :class:`UnreadablePayload`.
-        write: Takes a checked value, a path and the declared type, and returns the payload, or raises ``InvalidValue``.
-            ``None`` if only bytes can be written.
-        split: Takes a payload and a path, and returns its parts, or raises :class:`UnreadablePayload`. ``None`` if a
-            payload holds a single value.
+        read: A function that receives a payload and a path. It returns the values by path, or raises
+            :class:`UnreadablePayload`.
+        write: A function that receives a checked value, a path and the declared type. It returns the payload, or raises
+            ``InvalidValue``. ``None`` means that only bytes can be written.
+        split: A function that receives a payload and a path. It returns the parts of the payload, or raises
+            :class:`UnreadablePayload`. ``None`` means that a payload contains only one value.
     """
 
     read: Callable[[bytes, str], Mapping[str, DecodedValue]]

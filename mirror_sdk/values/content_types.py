@@ -1,4 +1,4 @@
-"""The known content types, and the other names that services and devices use for them."""
+"""The known content types, and other names of them that services and devices use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTENT_FORMATS: Mapping[int, str] = {
     1543: LWM2M_JSON,
     1544: OCTET_STREAM,
 }
-"""CoAP's numbers of the content types. Clients older than LwM2M 1.0 use the numbers from 1541 to 1544.
+"""The content types by their CoAP numbers. Clients older than LwM2M 1.0 use the numbers from 1541 to 1544.
 
 Source: CoAP Content-Formats registry; LwM2M core, data formats.
 """
@@ -40,12 +40,12 @@ ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORM
     "application/vnd.oma.lwm2m+text": TEXT_PLAIN,
     "application/vnd.oma.lwm2m+opaq": OCTET_STREAM,
 }
-"""The numbers, and the names before their registration."""
+"""Other names of content types: their CoAP numbers, and the names that were used before the registration."""
 
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
-    """Return the content type without its parameters, except for a ``charset`` that is not UTF-8."""
+    """Return the content type without parameters. A ``charset`` is kept if it is not UTF-8."""
     name, *parameters = (part.strip().lower() for part in content_type.split(";"))
     charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
     return ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type

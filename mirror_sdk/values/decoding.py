@@ -1,4 +1,4 @@
-"""Decodes payloads to typed values, and encodes values; ``_CODECS`` has the codec of each known content type.
+"""Decoding of payloads to typed values, and encoding of values. Each known content type has a codec in ``_CODECS``.
 
 Source: LwM2M core, data formats.
 """
@@ -49,22 +49,22 @@ _CODECS: Mapping[str, Codec] = {
 
 
 def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
-    """Decode a payload as the type that is declared for its path. This never raises an error, and never guesses.
+    """Decode a payload as the declared type of its path, without guessing. This function never raises an error.
 
     Args:
-        raw: The payload; ``None`` if there is no value yet.
-        content_type: A content type with or without parameters, or its CoAP number. ``None`` means text/plain, or bytes
-            for a resource that is declared opaque.
-        path: Resource path such as ``/3303/0/5700``.
+        raw: The payload, or ``None`` if there is no value yet.
+        content_type: The content type, with or without parameters, or its CoAP number. ``None`` means text/plain, or
+            bytes if the resource is declared opaque.
+        path: The resource path, such as ``/3303/0/5700``.
 
     Returns:
-        A value of the declared kind. For an undeclared resource, the kind is that of the payload (JSON, CBOR, SenML),
-        or text. A payload with resource instances gives ``MULTIPLE``, with a mapping of instance id to value. ``None``
-        gives ``NONE``.
+        A value of the declared kind. For an undeclared resource, the payload determines the kind in JSON, CBOR and
+        SenML, and other payloads are text. A payload with resource instances becomes a ``MULTIPLE`` value, which is a
+        mapping from instance ids to values. ``None`` becomes a value of the kind ``NONE``.
 
-        A payload that cannot be decoded gives ``OPAQUE`` with the bytes, and ``problem`` has the reason: it does not
-        match the declaration, its content type is unknown, or it has values of other paths. :func:`decode_many` returns
-        those.
+        A payload that cannot be decoded becomes an ``OPAQUE`` value with the bytes. ``problem`` then contains the
+        reason: the payload does not match the declaration, its content type is unknown, or it contains values of other
+        paths. :func:`decode_many` returns such values.
     """
     if raw is None:
         return Value(ValueKind.NONE, None, None, content_type)
@@ -79,10 +79,7 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
 
 
 def _are_instances(path: str, readings: Mapping[str, DecodedValue]) -> bool:
-    """Return whether a payload contains only instances of a resource.
-
-    It may be empty only if the resource is declared multiple.
-    """
+    """Return whether a payload contains only instances of a resource, or none if it is declared multiple."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         return False
     definition = lookup(path)
@@ -91,7 +88,7 @@ def _are_instances(path: str, readings: Mapping[str, DecodedValue]) -> bool:
 
 
 def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping[str, DecodedValue]) -> Value:
-    """Return the values by instance id. If one of them cannot be read as declared, the payload stays opaque."""
+    """Return the values by instance id. If one of them does not match the declaration, the payload stays opaque."""
     problem = next((f"{found}: {one.problem}" for found, one in readings.items() if one.problem is not None), None)
     if problem is not None:
         return Value(ValueKind.OPAQUE, raw, raw, content_type, problem)
@@ -100,11 +97,11 @@ def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping
 
 
 def plain_type(content_type: str | None, path: str) -> ResourceType | None:
-    """Return the type of all payloads of this content type, if they are always text or bytes.
+    """Return the type of all payloads of this content type, if it is always the same.
 
     Returns:
-        ``OPAQUE`` for payloads that always stay bytes, ``STRING`` for an undeclared text; ``None`` if it takes
-        :func:`decode` to find out.
+        ``OPAQUE`` for payloads that always stay bytes, and ``STRING`` for undeclared text. ``None`` means that only
+        :func:`decode` can determine the type.
     """
     codec = _codec(content_type, path)
     if codec is _CODECS[OCTET_STREAM]:
@@ -115,17 +112,17 @@ def plain_type(content_type: str | None, path: str) -> ResourceType | None:
 
 
 def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[str, Value]:
-    """Decode all values of a payload, such as the response to a read of an object instance. This never raises an error.
+    """Decode all values of a payload, such as the response to a read of an object instance, without raising errors.
 
     Args:
         raw: The payload.
-        content_type: See :func:`decode`.
+        content_type: The content type, as in :func:`decode`.
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Returns:
         The values by the path of each resource or resource instance (``/3/0/6/0``). If a resource has values of several
-        times, the result contains only the newest one. A value that does not match its declaration is ``OPAQUE``, and
-        ``problem`` has the reason. If a payload cannot be decoded at all, the result is one ``OPAQUE`` value under
+        times, the result contains only the newest value. A value that does not match its declaration is ``OPAQUE``,
+        with the reason in ``problem``. If the payload cannot be decoded at all, the result is one such value under
         ``path``. The ``raw`` of each value is the whole payload.
 
     Source: LwM2M core, data formats.
@@ -143,18 +140,19 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
 
 
 def split(raw: bytes, content_type: str, path: str) -> list[PayloadPart]:
-    """Split a payload into one part per resource, such as the response to a read of an object instance.
+    """Split a payload, such as the response to a read of an object instance, into one part for each resource.
 
-    If the payload has values of several times, a resource has one part per time. Parts of SenML and LwM2M JSON are
-    SenML JSON. :func:`decode` and :func:`decode_many` return the same values for a part as for the whole payload.
+    If the payload contains values of several times, a resource has one part for each time. Parts of SenML and LwM2M
+    JSON are SenML JSON. For a part, :func:`decode` and :func:`decode_many` return the same values as for the whole
+    payload.
 
     Args:
         raw: The payload.
-        content_type: See :func:`decode`.
+        content_type: The content type, as in :func:`decode`.
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Raises:
-        UnreadablePayload: The payload is not in the format of its content type, or does not name its resource.
+        UnreadablePayload: The payload is not in the format of its content type, or does not contain the resource path.
 
     Source: LwM2M core, data formats.
     """
@@ -180,26 +178,27 @@ def _no_value_at(path: str, readings: Mapping[str, DecodedValue]) -> str:
 def encode(
     value: object, path: str, content_type: str | None = None, *, allow_read_only: bool = False
 ) -> tuple[bytes, str]:
-    """Check a value against the declaration of its path, and encode it as the payload of a write.
+    """Encode a value as the payload of a write, after checking whether it matches the declaration of the path.
 
     Args:
-        value: A ``float``, ``int``, ``str``, ``bool``, aware ``datetime``, ``bytes`` or a numpy scalar of these. For a
-            multiple resource, a mapping of instance id to such a value, which replaces all its instances. For a
-            declared integer, you can pass a ``float`` without a fraction below 2**53. Larger floats may have been
-            rounded.
-        path: Resource path such as ``/3311/0/5850``.
-        content_type: The content type; by default text/plain, and application/octet-stream for bytes. A mapping can
-            only be TLV (the default if the resource is declared) or SenML JSON. Bytes with any other content type are
-            sent unchanged, unless the resource is declared opaque.
-        allow_read_only: Whether to encode values for a resource that is declared read-only.
+        value: A ``float``, ``int``, ``str``, ``bool``, ``datetime`` with a time zone, ``bytes`` or a NumPy scalar of
+            these types. For a multiple resource, pass a mapping from instance ids to such values, which replaces all
+            instances. For a declared integer, a ``float`` is accepted if it has no fraction and is below 2**53. Larger
+            ones may have been rounded.
+        path: The resource path, such as ``/3311/0/5850``.
+        content_type: The content type. The default is text/plain, and application/octet-stream for bytes. A mapping can
+            only be encoded as TLV, which is the default if the resource is declared, or as SenML JSON. Bytes with any
+            other content type are sent unchanged, unless the resource is declared opaque.
+        allow_read_only: Whether to encode a value for a resource that is declared read-only.
 
     Returns:
         The payload and its content type.
 
     Raises:
-        InvalidValue: The value is not of the declared type, is out of its range, is a naive datetime or is not finite.
-            The resource is executable or read-only. The content type is unknown or cannot hold the value. A registered
-            encoder failed. The message names the values that the resource accepts.
+        InvalidValue: The value does not have the declared type, is out of its range, is a datetime without a time zone
+            or is not finite. Other causes are a resource that is executable or read-only, a content type that is
+            unknown or cannot contain the value, and an error of a registered encoder. The message describes the values
+            that the resource accepts.
     """
     if isinstance(value, Mapping):
         return _encode_instances(value, path, content_type, allow_read_only=allow_read_only)
@@ -207,7 +206,7 @@ def encode(
     if definition is not None:
         _check_access(definition, path, allow_read_only=allow_read_only)
     plain = plain_scalar(value)
-    # Checked first: Python formats no integer of more than 4,300 digits, so other messages would fail.
+    # This check comes first. Python formats no integer of more than 4,300 digits, so other error messages would fail.
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
         may_be_float = definition is None or definition.type is ResourceType.FLOAT
         cure = "pass a smaller number or a float" if may_be_float else "pass a smaller number"
@@ -217,7 +216,8 @@ def encode(
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN
     name = media_type(_written_type(content_type))
     codec = _CODECS.get(name) or registered_codec(name)
-    # Bytes are a payload already, unless the resource is opaque. As text/plain they are checked, and so rejected.
+    # Bytes already are a payload, unless the resource is opaque. As text/plain they are checked, and therefore
+    # rejected.
     if codec is None or codec.write is None or (isinstance(plain, bytes) and not opaque and name != TEXT_PLAIN):
         if not isinstance(plain, bytes):
             cure = "pass bytes, or omit content_type"
@@ -230,7 +230,7 @@ def encode(
 def _encode_instances(
     values: Mapping[Any, object], path: str, content_type: str | None, *, allow_read_only: bool
 ) -> tuple[bytes, str]:
-    """Write each resource instance by itself, and join them to a multiple resource."""
+    """Encode each resource instance separately, and join them to a multiple resource."""
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         raise InvalidValue(f"{path!r} has no instances; pass a mapping for a resource, such as /3/0/7")
     if not all(type(number) is int and 0 <= number <= HIGHEST_ID for number in values):
@@ -251,12 +251,12 @@ def _encode_instances(
     ]
     if name == LWM2M_TLV:
         return join_instances(parts, path), content_type
-    # Each part is an array of one record.
+    # Each part is a JSON array of one record.
     return b"[" + b",".join(part[1:-1] for part in parts) + b"]", content_type
 
 
 def _written_type(content_type: object) -> str:
-    """Return the content type if it is a name: the interface takes no numbers."""
+    """Return the content type if it is a name, because requests must not contain CoAP numbers."""
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
     name = ALIASES.get(str(content_type), TEXT_PLAIN)

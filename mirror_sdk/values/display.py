@@ -1,4 +1,4 @@
-"""Values for people, with their units. Files and programs get :func:`~mirror_sdk.values.value.plain_text` instead."""
+"""Display of values with their units. For files and programs, use :func:`~mirror_sdk.values.value.plain_text`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _DECIMAL = re.compile(rb"[+-]?\d+(\.\d+)?")
 
 
 def display_value(value: Value, unit: str = "", longest: int | None = None) -> str:
-    """Format a value for people, in one line, with its unit.
+    """Format a value for users as one line, with its unit.
 
-    A number keeps the digits of its payload, if that is a decimal of at most 15 digits. Otherwise it has as few digits
-    as its type needs. A time with whole seconds has no fraction.
+    A number keeps the digits of its payload if that is a decimal number of at most 15 digits. Otherwise, it has as few
+    digits as its type needs. A time of whole seconds has no fraction.
 
     Args:
         value: The value.
-        unit: The code of its unit, which is only displayed for a number.
-        longest: The maximum length of the text and of the unit; longer ones are cut. No limit by default.
+        unit: The code of the unit, which is displayed only for a number.
+        longest: The maximum length of the text and of the unit. Longer ones are cut. By default, there is no limit.
 
     >>> from mirror_sdk.values import decode
     >>> [display_value(decode(text, "text/plain", "/3303/0/5700"), "Cel") for text in (b"21.50", b"21.500000000000004")]
@@ -42,7 +42,7 @@ def _text_of(value: Value) -> str:
 
 
 def _reported_digits(value: Value) -> str:
-    """Return the payload if it is a decimal of few digits with this value, else an empty text."""
+    """Return the payload if it is a short decimal number that equals the value, or else an empty string."""
     raw = value.raw or b""
     if not _DECIMAL.fullmatch(raw) or float(raw) != value.python:
         return ""

@@ -1,4 +1,4 @@
-"""The data types of LwM2M: the values that each accepts, and how each format writes them.
+"""The data types of LwM2M: the values that each type accepts, and their form in each format.
 
 Source: LwM2M core, annex on data types.
 """
@@ -26,22 +26,22 @@ HIGHEST_ID = 65535
 _SIGNED_64 = range(-(2**63), 2**63)
 _UNSIGNED_64 = range(2**64)
 _EXACT_FLOATS = 2**53
-"""From here on a float may stand for several integers."""
+"""The lowest float that may stand for several integers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _LONGEST_INTEGER = 20
 _NUMBER = re.compile(r"[+-]?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]{1,3})?")
-"""The numbers of text/plain. ``nan``, ``1_000`` and `` 21`` are not numbers there."""
+"""The form of numbers in text/plain. ``nan``, ``1_000`` and `` 21`` are therefore not numbers."""
 _OBJECT_LINK = re.compile(r"([0-9]{1,5}):([0-9]{1,5})")
 _EXCERPT_BYTES = 24
 _INTEGER_SIZES = (1, 2, 4, 8)
 _FLOAT_FORMATS = {4: ">f", 8: ">d"}
 _INTEGERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
-"""Integers whose bytes are not a float that a device measures: below 1e-33, subnormal, or an unusual NaN."""
+"""Integers whose bytes are not a plausible float: they would be below 1e-33, subnormal, or an unusual NaN."""
 
 
 def from_epoch(seconds: int | None) -> datetime | None:
-    """Return the instant so many seconds after 1970; ``None`` outside the years 1 to 9999."""
+    """Return the time that is this many seconds after 1970, or ``None`` outside the years 1 to 9999."""
     try:
         return None if seconds is None else _EPOCH + seconds * _SECOND
     except OverflowError:
@@ -49,18 +49,18 @@ def from_epoch(seconds: int | None) -> datetime | None:
 
 
 def to_epoch(instant: datetime) -> int:
-    """Return the whole seconds since 1970."""
+    """Return a time as whole seconds since 1970."""
     return (instant - _EPOCH) // _SECOND
 
 
 def object_link(text: object) -> str | None:
-    """Return an object link in its text form (``3303:0``); ``None`` for anything else."""
+    """Return an object link in its text form (``3303:0``), or ``None`` for any other value."""
     link = _OBJECT_LINK.fullmatch(text) if isinstance(text, str) else None
     return link[0] if link and max(int(link[1]), int(link[2])) <= HIGHEST_ID else None
 
 
 def from_base64(text: str) -> bytes | None:
-    """Return the bytes that a base64 text stands for; ``None`` for anything else."""
+    """Return the decoded bytes of a base64 string, or ``None`` for any other string."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -70,23 +70,23 @@ def from_base64(text: str) -> bytes | None:
 def _finite(number: object) -> float | int | None:
     if isinstance(number, bool) or not isinstance(number, int | float):
         return None
-    # Subclasses, such as numpy.float64 and members of an IntEnum, become plain numbers.
+    # Values of subclasses, such as numpy.float64 and the members of an IntEnum, become plain numbers.
     if isinstance(number, int):
         return int(number)
     return float(number) if math.isfinite(number) else None
 
 
 def _without_decimals(item: object) -> object:
-    """Return a decimal fraction, which CBOR has, as the integer it is or else as a float."""
+    """Convert a decimal fraction of CBOR to an integer if it has no fraction, or else to a float."""
     if not isinstance(item, Decimal) or not item.is_finite():
         return item
-    # The exponent may be anything, so an integer of a billion digits is not computed.
+    # The exponent may be arbitrary, so an integer with a billion digits must not be computed.
     is_short = item.adjusted() < _LONGEST_INTEGER
     return int(item) if is_short and item == item.to_integral_value() else float(item)
 
 
 def as_float(number: object) -> float | None:
-    """Return a finite number as a float; ``None`` for one that is too large, and for anything else."""
+    """Return a finite number as a float, or ``None`` if it is too large or not a finite number."""
     try:
         number = _finite(_without_decimals(number))
         return None if number is None else float(number)
@@ -95,9 +95,11 @@ def as_float(number: object) -> float | None:
 
 
 def is_integer_for_float(content: bytes) -> bool:
-    """Return whether the bytes of a declared float look like an integer: some clients omit the fraction of a float.
+    """Return whether the bytes of a declared float look like an integer.
 
-    An integer and a float can have the same bytes, so such bytes are read as neither. Zero is the same in both.
+    Some clients write a float without its fraction. Their bytes cannot be distinguished from a float with certainty,
+    and the fraction is lost. Such bytes are therefore read neither as a float nor as an integer. Zero is the same in
+    both forms.
     """
     if len(content) not in _FLOAT_FORMATS:
         return len(content) in _INTEGER_SIZES
@@ -106,15 +108,15 @@ def is_integer_for_float(content: bytes) -> bool:
 
 
 class DataType:
-    """A data type of LwM2M; this one has no values, as the type of an executable resource.
+    """A data type of LwM2M. This base class has no values, and is used for executable resources.
 
-    The methods that read a value return ``None`` for anything that is not of the type.
+    The methods that read a value return ``None`` if the input does not have this type.
 
     Attributes:
-        kind: The kind of its values.
-        expected: What a resource of this type takes, in words.
-        cure: How to pass such a value.
-        senml_field: The member of a SenML record that has its values.
+        kind: The kind of the values.
+        expected: A description of the values that a resource of this type accepts.
+        cure: A description of how to pass such a value.
+        senml_field: The member of a SenML record that contains such a value.
     """
 
     kind = ValueKind.NONE
@@ -122,24 +124,24 @@ class DataType:
     cure = "execute it instead of writing it"
     senml_field = ""
 
-    def accept(self, value: object) -> PythonValue | None:  # noqa: ARG002 - there is no value
-        """Read a Python value that a user passes."""
+    def accept(self, value: object) -> PythonValue | None:  # noqa: ARG002 - this type has no values
+        """Return a checked form of the Python value that a user passes."""
         return None
 
     def from_item(self, item: object) -> PythonValue | None:
-        """Read an item of a format that has its own types, such as JSON and CBOR."""
+        """Read an item of a format that has types of its own, such as JSON and CBOR."""
         return self.accept(item)
 
     def from_text(self, text: str) -> PythonValue | None:
-        """Read the form of the type in text/plain."""
+        """Read a value in the text/plain form of this type."""
         return self.accept(text)
 
-    def from_bytes(self, content: bytes) -> PythonValue | None:  # noqa: ARG002 - there is no value
-        """Read the form of the type in TLV."""
+    def from_bytes(self, content: bytes) -> PythonValue | None:  # noqa: ARG002 - this type has no values
+        """Read a value in the TLV form of this type."""
         return None
 
     def to_bytes(self, value: Any) -> bytes:
-        """Write an accepted value in its form in TLV."""
+        """Return the TLV form of an accepted value."""
         raise NotImplementedError
 
 
@@ -166,8 +168,8 @@ class _Text(DataType):
     def accept(self, value: object) -> str | None:
         if not isinstance(value, str):
             return None
-        # JSON and Python strings may contain lone surrogates, which tables and terminals reject. str.__str__ converts a
-        # subclass, such as the member of a StrEnum, to a plain string.
+        # JSON and Python strings may contain lone surrogates, which tables and terminals reject. str.__str__ converts
+        # an instance of a subclass, such as the member of a StrEnum, to a plain string.
         return str.__str__(value) if value == value.encode("utf-8", "ignore").decode() else None
 
     def from_bytes(self, content: bytes) -> str | None:
@@ -194,7 +196,7 @@ class _Integer(DataType):
     is_signed = True
 
     def accept(self, value: object) -> int | None:
-        # Frames turn integers into floats, which lose nothing only below 2**53.
+        # A DataFrame may convert integers to floats. This is exact only below 2**53.
         is_rounded = isinstance(value, float) and abs(value) >= _EXACT_FLOATS
         return None if is_rounded else self.from_item(value)
 
@@ -205,11 +207,11 @@ class _Integer(DataType):
         return number if isinstance(number, int) and number in self.allowed else None
 
     def from_text(self, text: str) -> int | None:
-        # Devices print a whole number as 13.0 and 1.300000e+01, too.
+        # Some devices also send a whole number as 13.0 or 1.300000e+01.
         if not _NUMBER.fullmatch(text):
             return None
         number = Decimal(text)
-        # As an integer, 250,000 digits take seconds.
+        # The conversion of 250,000 digits to an integer would take seconds.
         if number.adjusted() >= _LONGEST_INTEGER or number != number.to_integral_value():
             return None
         return self.from_item(int(number))
@@ -256,7 +258,7 @@ class _Float(DataType):
         return number if math.isfinite(number) else None
 
     def to_bytes(self, value: float) -> bytes:
-        """Write the shorter form if it holds the same number and cannot be mistaken for an integer."""
+        """Return the 4-byte form if it is exact and cannot be mistaken for an integer, or else the 8-byte form."""
         try:
             short = struct.pack(">f", value)
         except OverflowError:
@@ -293,7 +295,7 @@ class _Time(DataType):
     def accept(self, value: object) -> datetime | None:
         if not isinstance(value, datetime) or value.tzinfo is None or value.utcoffset() is None:
             return None
-        # A pandas.Timestamp counts nanoseconds: the rest is taken from the difference.
+        # A pandas.Timestamp also has nanoseconds, which are part of the remainder.
         seconds, rest = divmod(value - _EPOCH, _SECOND)
         return None if rest else from_epoch(int(seconds))
 
@@ -302,9 +304,9 @@ class _Time(DataType):
             return from_epoch(_INTEGER.from_item(item))
         try:
             utc = item.astimezone(UTC) if item.tzinfo else None
-        except OverflowError:  # the first or the last hours of the calendar, in a zone that shifts them out of it
+        except OverflowError:  # a time within the first or last hours of the calendar may be outside it in UTC
             return None
-        # A pandas.Timestamp is a datetime as well; its nanoseconds are cut off.
+        # A pandas.Timestamp is also a datetime. Its nanoseconds are cut off.
         return None if utc is None else datetime.combine(utc.date(), utc.time(), UTC)
 
     def from_text(self, text: str) -> datetime | None:
@@ -375,10 +377,11 @@ _TYPED_CURE = (
 
 
 def accept(value: object, definition: ResourceDefinition | None, path: str) -> PythonValue:
-    """Return the value in the form of the type that is declared for the path.
+    """Return a value in the form of the declared type of the path, after checking it.
 
     Raises:
-        InvalidValue: The value is not of the declared type, is out of its range, or is a text that UTF-8 cannot encode.
+        InvalidValue: The value does not have the declared type, is out of its range, or is a string that UTF-8 cannot
+            encode.
     """
     data_type = _data_type(definition)
     low, high = (definition and definition.range) or (-math.inf, math.inf)
@@ -387,7 +390,7 @@ def accept(value: object, definition: ResourceDefinition | None, path: str) -> P
         cure = data_type.cure
         if isinstance(data_type, _Integer) and definition is not None and definition.range is not None:
             cure = f"pass an int from {number_text(low)} to {number_text(high)}"
-        # Of a string, bool() is always true and round() an error.
+        # A string is always true for bool(), and an error for round(), so it needs a more helpful message.
         if isinstance(value, str) and not isinstance(data_type, _Text):
             cure = f"{_TYPED_CURE}; otherwise {cure}"
         elif isinstance(value, float) and abs(value) >= _EXACT_FLOATS and isinstance(data_type, _Integer):
@@ -399,7 +402,7 @@ def accept(value: object, definition: ResourceDefinition | None, path: str) -> P
 
 
 def expected(definition: ResourceDefinition | None) -> str:
-    """Return what a resource takes in words, with its range."""
+    """Describe the values that a resource accepts, with their range."""
     words = _data_type(definition).expected
     if definition is None or definition.range is None:
         return words
@@ -414,7 +417,7 @@ def _data_type(definition: ResourceDefinition | None) -> DataType:
 def invalid_value(
     path: str, definition: ResourceDefinition | None, value: object, accepted: str, cure: str
 ) -> InvalidValue:
-    """Return the error for a value that a resource does not take."""
+    """Return the error for a value that a resource does not accept."""
     label = f" ({definition.label}, {definition.type})" if definition else ""
     if definition is not None and definition.multiple and _may_be_several(value):
         accepted = f"{accepted} for each instance"
@@ -426,14 +429,14 @@ def invalid_value(
 
 
 def _may_be_several(value: object) -> bool:
-    """Whether it is a sequence or mapping of values, or JSON of one."""
+    """Return whether a value is a sequence or a mapping, or a string that contains one as JSON."""
     if isinstance(value, str):
         return value.strip()[:1] in {"[", "{"}
     return isinstance(value, Mapping | Sequence) and not isinstance(value, bytes)
 
 
 def reading_of(resource_type: ResourceType, python: PythonValue | None, raw: bytes) -> DecodedValue:
-    """Return a value of the declared type, or its bytes if it could not be read as that (``None``)."""
+    """Return a value of the declared type, or the bytes of the payload if ``python`` is ``None``."""
     if python is None:
         beginning = f"{raw[:_EXCERPT_BYTES]!r}{'...' if len(raw) > _EXCERPT_BYTES else ''}"
         return DecodedValue(ValueKind.OPAQUE, raw, f"{beginning} cannot be read as the type {resource_type}")
@@ -451,23 +454,23 @@ _OWN_TYPES: Mapping[type, ResourceType] = {
 
 
 def plain_scalar(value: object) -> object:
-    """Return a numpy scalar as its Python equivalent, and anything else as it is."""
+    """Return the Python equivalent of a NumPy scalar, and any other object unchanged."""
     item = getattr(value, "item", None)
     if item is None or getattr(value, "shape", None) != ():
         return value
     plain = item()
-    # datetime64[ns] has a plain int as its equivalent, which would be written as a number.
+    # The Python equivalent of datetime64[ns] is an int, which would be written as a number.
     return plain if isinstance(value, numbers.Real) or isinstance(plain, bool) else value
 
 
 def read_item(item: object, path: str, raw: bytes) -> DecodedValue:
-    """Read a JSON or CBOR item as the declared type of its path. Without a declaration, keep the type of the item."""
+    """Read a JSON or CBOR item as the declared type of its path, or as its own type if the path is not declared."""
     definition = lookup(path)
     return item_of(None if definition is None else definition.type, item, raw)
 
 
 def item_of(resource_type: ResourceType | None, item: object, raw: bytes) -> DecodedValue:
-    """Read a JSON or CBOR item as a declared type, or as its own (``None``)."""
+    """Read a JSON or CBOR item as a declared type, or as its own type if ``resource_type`` is ``None``."""
     item = _without_decimals(item)
     own_type = resource_type or next((own for plain, own in _OWN_TYPES.items() if isinstance(item, plain)), None)
     if own_type is None:

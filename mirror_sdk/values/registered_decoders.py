@@ -1,4 +1,4 @@
-"""Decoders that programs register for custom content types."""
+"""Decoders and encoders that programs register for their own content types."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mirror_sdk.values.lwm2m_types import HIGHEST_ID, plain_scalar, read_item
 from mirror_sdk.values.value import InstanceValues, PythonValue
 
 Decoder: TypeAlias = Callable[[bytes, str], PythonValue | InstanceValues]
-"""Takes a payload and the resource path it was reported for, and returns the value."""
+"""A function that receives a payload and its resource path, and returns the value."""
 Encoder: TypeAlias = Callable[[PythonValue, str], bytes]
-"""Takes a value, already checked against the declared type, and the resource path, and returns the payload."""
+"""A function that receives a checked value and its resource path, and returns the payload."""
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
 
@@ -30,24 +30,25 @@ _registering = Lock()
 
 
 def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None = None) -> None:
-    """Register functions that decode, and optionally encode, payloads of a custom content type.
+    """Register functions that decode and optionally encode payloads of a content type of your own.
 
-    From then on, every client, table, explanation and widget of the process uses them. Existing tables and recordings
-    keep their values. Registering a content type again replaces its decoder, so that you can run a notebook cell twice.
-    Threads may register and read at the same time.
+    From then on, all clients, tables, explanations and widgets of the process use them. Existing tables and recordings
+    are not changed. Registering a content type again replaces its functions, so you can run a notebook cell twice. This
+    function is thread-safe.
 
-    The decoded value is converted to the declared type: 21 becomes 21.0 if a float is declared. If ``decode`` raises an
-    error or does not return a value, the resource has the kind ``opaque`` with the bytes, and ``Value.problem`` has the
-    reason. One bad payload therefore never breaks a table.
+    The decoded value is converted to the declared type, so 21 becomes 21.0 if a float is declared. If ``decode`` raises
+    an error or returns something other than a value, the resource gets the kind ``opaque`` with the bytes.
+    ``Value.problem`` then contains the reason. One invalid payload therefore never breaks a table.
 
     Args:
         content_type: The content type, such as ``application/vnd.example+json``, in upper or lower case. It also
             matches payloads whose content type has parameters, except for a ``charset`` that is not UTF-8.
-        decode: Takes the payload (``bytes``) and the resource path, in any thread. It returns a ``float``, ``int``,
-            ``str``, ``bool``, aware ``datetime`` or ``bytes``, or a dict of these. The keys of a dict are instance ids
-            for a multiple resource, and resource ids for the path of an object instance.
-        encode: Takes the checked value and the resource path, and returns the payload. Plans and
-            ``write_value(..., content_type=...)`` use it. Without it you can only write ``bytes``.
+        decode: A function that receives the payload (``bytes``) and the resource path, in any thread. It returns a
+            ``float``, ``int``, ``str``, ``bool``, ``datetime`` with a time zone or ``bytes``, or a dict of these. The
+            keys of a dict are instance ids for a multiple resource, and resource ids for the path of an object
+            instance.
+        encode: A function that receives the checked value and the resource path, and returns the payload. Plans and
+            ``write_value(..., content_type=...)`` use it. Without this function, you can only write ``bytes``.
 
     Raises:
         TypeError: ``decode`` or ``encode`` cannot be called with two arguments.
@@ -60,7 +61,7 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     21.5
     >>> unregister_decoder("application/vnd.example.tenths")
     """
-    global _registered  # noqa: PLW0603 - readers take the whole mapping at once, so it is swapped, never changed
+    global _registered  # noqa: PLW0603 - replaced as a whole and never changed, because other threads read it
     for name, function in (("decode", decode), ("encode", encode)):
         if not callable(function) and (name, function) != ("encode", None):
             raise TypeError(f"{name}={function!r} cannot be called; pass a function")
@@ -79,15 +80,15 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
 
 
 def unregister_decoder(content_type: str) -> None:
-    """Remove the decoder of a content type, such as at the end of a test. Its payloads become opaque again.
+    """Remove the decoder of a content type, for example at the end of a test. Its payloads become opaque again.
 
     Args:
         content_type: The registered content type.
 
     Raises:
-        ValueError: No decoder is registered for it.
+        ValueError: No decoder is registered for this content type.
     """
-    global _registered  # noqa: PLW0603 - as above
+    global _registered  # noqa: PLW0603 - replaced as a whole, as above
     key = _key(content_type)
     with _registering:
         if key not in _registered:
@@ -96,7 +97,7 @@ def unregister_decoder(content_type: str) -> None:
 
 
 def registered_codec(name: str) -> Codec | None:
-    """Return the registered codec of a content type; its name is in lower case and has no parameters."""
+    """Return the registered codec of a content type, or ``None``. The name is in lower case and without parameters."""
     return _registered.get(name)
 
 
@@ -104,7 +105,7 @@ def _accepts_two_arguments(function: Callable[..., object]) -> bool:
     try:
         signature(function).bind(b"", "")
     except ValueError:
-        return True  # Some functions written in C have no signature to check.
+        return True  # some functions written in C have no signature that could be checked
     except TypeError:
         return False
     return True
@@ -124,7 +125,7 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, D
     def read(raw: bytes, path: str) -> dict[str, DecodedValue]:
         try:
             value = decode(raw, path)
-            # The value may be of any class, whose methods can fail as well.
+            # The value may be an object of any class, whose methods can fail, too.
             if not isinstance(value, Mapping):
                 return {path: _typed(name, path, value, raw)}
             values = dict(value.items())
@@ -132,7 +133,7 @@ def _reader(name: str, decode: Decoder) -> Callable[[bytes, str], Mapping[str, D
                 parts = {f"{path}/{number}": one for number, one in values.items()}
                 return {found: _typed(name, found, one, raw) for found, one in parts.items()}
         except Exception as exc:
-            # Every error, because the other rows of the table are still needed.
+            # All errors are caught, because the other rows of the table are still needed.
             raise UnreadablePayload(f"the decoder of {name} failed: {_described(exc)}") from exc
         raise UnreadablePayload(f"the decoder of {name} returned a dict whose keys are not ids from 0 to {HIGHEST_ID}")
 
@@ -169,5 +170,5 @@ def _writer(name: str, encode: Encoder) -> Callable[[PythonValue, str, ResourceT
 def _described(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}".removesuffix(": ")
-    except Exception:  # Its __str__ can fail, too.
+    except Exception:  # the method __str__ of an error can fail, too
         return type(error).__name__

@@ -1,7 +1,7 @@
-"""SenML in JSON and CBOR, and the older LwM2M JSON: any number of named records, each with a value.
+"""SenML in JSON and CBOR, and the older LwM2M JSON. A payload contains named records, each with one value.
 
-The format distinguishes numbers, strings, booleans, bytes and object links. The object definitions declare the type of
-a number (float, integer, time). A record of another kind than the declared one stays bytes.
+The format itself distinguishes numbers, strings, booleans, bytes and object links. Whether a number is a float, an
+integer or a time is declared in the object definition. A record of another kind than the declared one stays bytes.
 
 Source: RFC 8428; LwM2M core, SenML and JSON data formats.
 """
@@ -45,11 +45,11 @@ _CBOR_LABELS = {
     "ut": 7,
     "vd": 8,
 }
-# LwM2M adds a label for object links, which has no number in CBOR.
+# LwM2M adds a label for object links, for which CBOR has no number.
 _NAMES_OF_LABELS: Mapping[object, str] = {"vlo": "vlo"} | {label: name for name, label in _CBOR_LABELS.items()}
 _LWM2M_JSON_MEMBERS = {"v": "v", "sv": "vs", "bv": "vb", "ov": "vlo"}
 _MEMBERS_OF_FIELDS = {field: member for member, field in _LWM2M_JSON_MEMBERS.items()}
-# The version of RFC 8428, and of a pack that does not name one.
+# The version of RFC 8428, which also applies to a pack without a version.
 _VERSION = 10
 
 _TYPES_OF_FIELDS = {
@@ -73,7 +73,7 @@ _Write = Callable[[PythonValue, str, ResourceType | None], bytes]
 
 
 def _records_codec(entries: _Entries, write: _Write) -> Codec:
-    """Return the codec of a format, of which only the form of the records is its own."""
+    """Return the codec of a SenML format. The formats differ only in the form of their records."""
 
     def read(raw: bytes, path: str) -> dict[str, DecodedValue]:
         return _newest(entries(raw, path), raw)
@@ -100,7 +100,7 @@ def _lwm2m_json_entries(raw: bytes, path: str) -> Iterator[_Entry]:
 
 
 def _parts(entries: Iterable[_Entry], path: str) -> list[PayloadPart]:
-    """Return the records of each resource at each time, in their order, as SenML JSON."""
+    """Return the records of each resource and time as SenML JSON, in the order of the payload."""
     records: dict[tuple[str, float], list[_Record]] = {}
     for entry in entries:
         parts = _resource_parts(entry.path)
@@ -114,7 +114,7 @@ def _parts(entries: Iterable[_Entry], path: str) -> list[PayloadPart]:
 
 
 def _plain_item(entry: _Entry) -> PythonValue:
-    """Return the item of a record in the form of its field; ``v`` is a number, although CBOR allows other types."""
+    """Return the item of a record in the form of its field. ``v`` must be a number, though CBOR allows other types."""
     reading = item_of(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
     if entry.field != "v" and reading.problem is None:
         return reading.python
@@ -133,8 +133,8 @@ def _records(body: object) -> list[_Record]:
 
 
 def _named(record: _Record) -> _Record:
-    """Return a record of SenML CBOR with the names that JSON has for its labels."""
-    # True and 2.0 are labels of their own in CBOR, and equal to 1 and 2 in Python.
+    """Return a record of SenML CBOR with the names of JSON instead of its labels."""
+    # In CBOR, True and 2.0 are different labels than 1 and 2. In Python they are equal, so the types are checked.
     if not all(type(label) in (int, str) for label in record):
         raise UnreadablePayload("the labels of a SenML record are integers and texts")
     return {_NAMES_OF_LABELS.get(label, f"?{label}"): item for label, item in record.items()}
@@ -147,11 +147,11 @@ def _senml(records: Iterable[_Record]) -> Iterator[_Entry]:
         base_name = _text(record, "bn", base_name)
         base_time = _number(record, "bt", base_time)
         base_value = _number(record, "bv", base_value)
-        # A record may have only base fields, which apply to the records after it.
+        # A record may contain only base fields, which apply to the records after it.
         if not record.keys() & {"n", *_VALUE_FIELDS}:
             continue
         field = _only_value(record, _VALUE_FIELDS)
-        # Without a base value the item stays unchanged: a sum would turn an integer into a float.
+        # Without a base value, the item stays unchanged, because a sum would convert an integer to a float.
         item = _number(record, "v", 0.0) + base_value if field == "v" and base_value else record[field]
         yield _Entry(base_name + _text(record, "n", ""), field, item, base_time + _number(record, "t", 0.0))
 
@@ -181,7 +181,7 @@ def _base_of(path: str, name: str) -> str:
 
 
 def _texts_as_bytes(entry: _Entry) -> _Entry:
-    """Read a string as base64 where bytes are declared: LwM2M JSON has no member for them."""
+    """Read a string as base64 if bytes are declared, because LwM2M JSON has no member for bytes."""
     definition = lookup(entry.path)
     if entry.field != "vs" or definition is None or definition.type is not ResourceType.OPAQUE:
         return entry
@@ -189,10 +189,10 @@ def _texts_as_bytes(entry: _Entry) -> _Entry:
 
 
 def _with_bytes(entry: _Entry, last_characters: bytes) -> _Entry:
-    """Decode the base64 text of an entry with bytes; a string that is not base64 is left to the type check."""
+    """Decode the base64 string of an entry with bytes. A string that is not base64 later fails the type check."""
     if entry.field != "vd" or not isinstance(entry.item, str):
         return entry
-    # SenML has base64 without padding, which b64decode() requires.
+    # SenML uses base64 without padding, but b64decode() requires padding.
     padded = entry.item.rstrip("=") + "=" * (-len(entry.item.rstrip("=")) % 4)
     try:
         return entry._replace(item=base64.b64decode(padded, last_characters, validate=True))
@@ -225,7 +225,7 @@ def _newest(entries: Iterable[_Entry], raw: bytes) -> dict[str, DecodedValue]:
     newest: dict[str, _Entry] = {}
     for entry in entries:
         _resource_parts(entry.path)
-        # Of values with the same time, the last one in the payload counts.
+        # Among values with the same time, the last one in the payload is used.
         if entry.path not in newest or entry.time >= newest[entry.path].time:
             newest[entry.path] = entry
     return {path: _reading(entry, raw) for path, entry in newest.items()}

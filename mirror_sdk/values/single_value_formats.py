@@ -1,6 +1,6 @@
-"""Formats with one value in a payload: text, links, bytes, JSON and CBOR.
+"""Formats whose payloads contain one value: text, links, bytes, JSON and CBOR.
 
-A decoder never trusts a payload: nesting and lengths that it only claims cost nothing.
+A decoder never trusts a payload: a length or a nesting depth that it only claims does not use memory.
 
 Source: LwM2M core, text/plain and CBOR data formats; RFC 6690, RFC 8259, RFC 8949.
 """
@@ -41,12 +41,13 @@ def _read_text(raw: bytes, path: str) -> dict[str, DecodedValue]:
 
 
 def write_text(value: PythonValue, *_: object) -> bytes:
-    """Write a checked value as text/plain."""
+    """Return a checked value in the form of text/plain."""
     match value:
         case bool():
             return b"1" if value else b"0"
         case float():
-            # Devices read decimals, not every one an exponent; the digits of repr are enough for the same float.
+            # Some devices cannot read exponents, so a decimal is written. The digits of repr are enough for the same
+            # float.
             return format(Decimal(repr(value)), "f").encode()
         case datetime():
             return str(to_epoch(value)).encode()
@@ -56,10 +57,10 @@ def write_text(value: PythonValue, *_: object) -> bytes:
 
 
 def _read_links(raw: bytes, path: str) -> dict[str, DecodedValue]:
-    """Read links (``</3/0>,</3303/0>``) as a string, for any declaration of the path."""
+    """Read links (``</3/0>,</3303/0>``) as a string, regardless of the declaration of the path."""
     text = _utf_8(raw)
     try:
-        # Only the check matters: the value is the unchanged text.
+        # The links are parsed only to check them. The value is the unchanged text.
         deque(parse_links(text), maxlen=0)
     except InvalidLinkFormat as exc:
         raise UnreadablePayload(f"the payload is not in the CoRE link format: {exc}") from exc
@@ -71,10 +72,10 @@ def _read_octets(raw: bytes, path: str) -> dict[str, DecodedValue]:
 
 
 def parse_json(raw: bytes) -> object:
-    """Return the item of a JSON text.
+    """Return the value of a JSON document.
 
     Raises:
-        UnreadablePayload: The payload is not JSON, or nests too deep.
+        UnreadablePayload: The payload is not valid JSON, or is nested too deeply.
     """
     try:
         parsed: object = json.loads(raw.decode("utf-8"), parse_constant=_reject_constant)
@@ -91,7 +92,7 @@ def parse_cbor(raw: bytes) -> object:
     """Return the only item of a CBOR payload.
 
     Raises:
-        UnreadablePayload: The payload is not CBOR, nests too deep, or continues after its first item.
+        UnreadablePayload: The payload is not valid CBOR, is nested too deeply, or continues after its first item.
     """
     stream = io.BytesIO(raw)
     try:
@@ -118,7 +119,7 @@ def _write_json(value: PythonValue, path: str, _: ResourceType | None) -> bytes:
 
 
 def _write_cbor(value: PythonValue, *_: object) -> bytes:
-    """Write a value as CBOR; a time is seconds with the tag 1."""
+    """Encode a value as CBOR. A time becomes the seconds since 1970 with the tag 1."""
     return cbor2.dumps(value, datetime_as_timestamp=True)
 
 

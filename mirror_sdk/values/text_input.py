@@ -1,7 +1,7 @@
-"""Reads a value that a person typed, as the type declared for its resource; never a guess.
+"""Conversion of values that a person typed to the declared type of a resource, without guessing.
 
-Text that could mean two values is rejected, and the error names both values. A number in the notation of another
-language is also rejected.
+A string that could mean two values is rejected, and the error contains both. A number with a decimal comma is rejected,
+too.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ LINK_EXAMPLE = "3303:0"
 _BOOLEANS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _EPOCH_SECONDS = re.compile(r"[+-]?[0-9]{9,12}")
-"""Fewer digits could as well be a year or a date without its dashes."""
+"""The seconds since 1970. A number with fewer digits could also be a year or a date without dashes."""
 _DATE_AND_HOUR = re.compile(
     r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])(?:[0-5][0-9])?"
 )
 
 
 class _NoValue(ValueError):
-    """A string is not a value; the message is the fix."""
+    """A string is not a valid value. The message explains how to correct it."""
 
 
 def parse_value(text: str, path: str) -> PythonValue:
-    """Convert text that a person typed, in a form or a cell of a table, to the type that is declared for a resource.
+    """Convert a string that a person typed in a form or table cell to the declared type of a resource.
 
-    Spaces around the text are ignored, unless a string is declared. The ``str()`` of a :class:`Value` is accepted too,
-    except for a string with escaped characters and for a multiple resource.
+    Spaces around the text are ignored, unless the declared type is a string. The ``str()`` of a :class:`Value` is also
+    accepted, except for a string with escaped characters and for a multiple resource.
 
     ============  ==========================================================================================
     declared      accepted strings, and the type of the value
@@ -56,16 +56,16 @@ def parse_value(text: str, path: str) -> PythonValue:
     declared
     ============  ==========================================================================================
 
-    This does not check whether the resource may be written.
+    This function does not check whether the resource may be written.
 
     Args:
-        text: The text.
-        path: Resource path such as ``/3311/0/5850``.
+        text: The string that the person typed.
+        path: The resource path, such as ``/3311/0/5850``.
 
     Raises:
         InvalidValue: The text is not accepted (such as ``5,5``, ``12abc``, ``nan`` or an empty text), is ambiguous, or
-            is out of the declared range. The resource is executable. The message names the resource and the values that
-            it accepts, with an example.
+            is out of the declared range, or the resource is executable. The message contains the resource, the accepted
+            values and an example.
         ValueError: ``path`` is not a resource path.
         TypeError: ``text`` or ``path`` is not a ``str``.
 
@@ -80,10 +80,10 @@ def parse_value(text: str, path: str) -> PythonValue:
 
 
 def parse_text(text: str, path: str) -> PythonValue:
-    """Convert a string like :func:`parse_value`, but without checking the declared range and ``path``.
+    """Convert a string like :func:`parse_value`, but without checking the declared range and the path.
 
     Raises:
-        InvalidValue: The text is not a value for the resource.
+        InvalidValue: The text is not a valid value for the resource.
     """
     definition = lookup(path)
     if definition is None:
@@ -95,10 +95,10 @@ def parse_text(text: str, path: str) -> PythonValue:
 
 
 def argument_value(value: object, text: str | None, path: str) -> object:
-    """Return the value of a call that accepts either a value or text that a person typed.
+    """Return the value of a call that accepts either a value or a string that a person typed.
 
     Raises:
-        InvalidValue: Both or neither were passed, or the text is not a value for the resource.
+        InvalidValue: Both or neither of them were passed, or the text is not a valid value for the resource.
     """
     if (value is None) is (text is None):
         passed = "neither value= nor text= was passed" if value is None else "both value= and text= were passed"
@@ -118,7 +118,7 @@ def _boolean(typed: str, _: ResourceDefinition) -> bool:
 
 
 def _integer(typed: str, definition: ResourceDefinition) -> int:
-    # The example in the message is 40 without a range.
+    # Without a range, the example in the message is 40.
     low, high = definition.range or (0, 80)
     cure = f"write it like {int(low + high) // 2}"
     number = _number(typed, cure)
@@ -128,7 +128,7 @@ def _integer(typed: str, definition: ResourceDefinition) -> int:
 
 
 def _float(typed: str, definition: ResourceDefinition) -> float:
-    # The example in the message is 21.5 without a range.
+    # Without a range, the example in the message is 21.5.
     low, high = definition.range or (0, 43)
     cure = f"write it like {(low + high) / 2:g}"
     exact = _number(typed, cure)

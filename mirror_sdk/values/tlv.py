@@ -1,4 +1,4 @@
-"""LwM2M TLV: values by type, id and length; only the object definitions have the meaning of their bytes.
+"""The LwM2M TLV format. Its entries have a type, an id and a length. Only object definitions give the bytes a meaning.
 
 Source: LwM2M core, TLV data format (1.0: 6.4.3; 1.1: 7.4.3).
 """
@@ -30,13 +30,13 @@ _LEVELS: Mapping[_Kind, int] = {
     _Kind.RESOURCE: 2,
     _Kind.RESOURCE_INSTANCE: 3,
 }
-"""The position of the id of an entry in a path of object, instance, resource and resource instance."""
+"""The index of an entry's id in a path of object, instance, resource and resource instance."""
 
 _HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
 _WIDE_ID = 0x20
 _SHORT = 8
 _MOST_BYTES = 2**24 - 1 - 6
-"""The largest length of three bytes, less the head of an inner entry."""
+"""The maximum length of a value: the largest number in three bytes, minus the header of an inner entry."""
 
 
 def _read_tlv(raw: bytes, path: str) -> dict[str, DecodedValue]:
@@ -45,10 +45,10 @@ def _read_tlv(raw: bytes, path: str) -> dict[str, DecodedValue]:
 
 
 def _split_tlv(raw: bytes, path: str) -> list[PayloadPart]:
-    """Return a TLV for each resource with all its instances, in their order."""
+    """Return one TLV for each resource with all of its instances, in the order of the payload."""
     parent = _ids(path)
     if len(parent) > _LEVELS[_Kind.RESOURCE_INSTANCE]:
-        # The values are read only to check the payload, which has one resource instance and needs no split.
+        # The payload has one resource instance and needs no split. Its values are read only to check the payload.
         return [PayloadPart(path, raw, LWM2M_TLV) for _ in _values(raw, parent, lowest=1)]
     found: dict[tuple[int, ...], tuple[_Kind, list[bytes]]] = {}
     for ids, content in _values(raw, parent, lowest=1):
@@ -80,7 +80,7 @@ def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[
     seen: set[int] = set()
     for kind, number, content in _entries(raw):
         level = _LEVELS[kind]
-        # An entry is at its own level below the requested path, or repeats the requested id.
+        # The id of an entry is below the requested path, or repeats an id of this path.
         if not lowest <= level <= len(parent) or number != (*parent, number)[level]:
             name = kind.name.lower().replace("_", " ")
             raise UnreadablePayload(f"the TLV contains {name} {number}, which is not in {_path(parent)}")
@@ -96,8 +96,8 @@ def _values(raw: bytes, parent: tuple[int, ...], lowest: int) -> Iterator[tuple[
 
 def _entries(raw: bytes) -> Iterator[tuple[_Kind, int, bytes]]:
     position = 0
-    # The first byte has the kind (2 bits), whether the id has two bytes (1), how many bytes the length has (2), and
-    # with none of them the length itself (3).
+    # The bits of the first byte are: the kind (2 bits), whether the id has two bytes (1), the number of bytes of the
+    # length (2), and, if that is 0, the length itself (3).
     while position < len(raw):
         head = raw[position]
         id_end = position + (3 if head & _WIDE_ID else 2)
@@ -124,10 +124,10 @@ def _reading(content: bytes, path: str) -> DecodedValue:
 
 
 def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None) -> bytes:
-    """Write a TLV with a single resource or resource instance, which has this checked value.
+    """Return a TLV that contains a checked value as its only resource or resource instance.
 
     Raises:
-        InvalidValue: Nothing is declared for the path, so the bytes the device expects are not known; or it is too
+        InvalidValue: The path is not declared, so the bytes that the device expects are unknown, or the value is too
             long for this format.
     """
     if resource_type is None:
@@ -145,7 +145,7 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
 
 
 def join_instances(payloads: Iterable[bytes], path: str) -> bytes:
-    """Join resource instances, each written by :func:`write_tlv`, into one multiple resource."""
+    """Join resource instances that :func:`write_tlv` has written to one multiple resource."""
     contents = (content for payload in payloads for _, _, content in _entries(payload))
     return _entry(_Kind.MULTIPLE_RESOURCE, _ids(path)[2], b"".join(contents))
 

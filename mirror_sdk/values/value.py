@@ -1,4 +1,4 @@
-"""A value and the payload it was read from."""
+"""A value, together with the payload from which it was decoded."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mirror_sdk.wire.model import JsonForm, plain, write_timestamp
 
 PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
 InstanceValues: TypeAlias = Mapping[int, PythonValue]
-"""The values of a multiple resource by the id of each resource instance, in their order."""
+"""The values of a multiple resource, sorted by the id of the resource instance."""
 BASE64_MARK = "base64:"
-"""Stands in front of base64 that could be hex digits as well, or is empty."""
+"""The prefix of a base64 string that could also be hex digits or is empty."""
 
 
 class ValueKind(StrEnum):
-    """The kind of a value. ``OPAQUE`` means bytes, ``NONE`` no value, and ``MULTIPLE`` one value per instance."""
+    """The kind of a value. ``OPAQUE`` means bytes, ``NONE`` no value, ``MULTIPLE`` one value per instance."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -34,29 +34,31 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Value(JsonForm):
-    """A decoded value and the payload it was read from.
+    """A value, together with the payload from which it was decoded.
 
     Attributes:
         kind: The kind of the value.
-        python: The value: a ``float`` or ``int`` (number), ``str`` (text, objlink), ``bool``, aware UTC ``datetime``
-            (time), ``bytes`` (opaque), ``None``, or a mapping of these by resource instance id (multiple).
+        python: The value. It is a ``float`` or ``int`` (number), a ``str`` (text, objlink), a ``bool``, a UTC
+            ``datetime`` with a time zone (time), ``bytes`` (opaque) or ``None``. For the kind ``MULTIPLE``, it is a
+            mapping of these values by resource instance id.
         raw: The payload.
         content_type: The content type of the payload.
-        problem: Why the payload could not be decoded as its declared type; ``None`` if there was no problem.
+        problem: The reason why the payload could not be decoded as the declared type, or ``None`` if there was no
+            problem.
     """
 
     kind: ValueKind
-    # A mapping cannot be hashed.
+    # A mapping cannot be hashed, so it is left out.
     python: PythonValue | InstanceValues | None = field(hash=False)
     raw: bytes | None
     content_type: str | None
     problem: str | None = field(default=None, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
-        r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem``, for any JSON encoder.
+        r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem`` for any JSON encoder.
 
-        For bytes, ``base64`` has the value, and ``value`` is ``None``. For a multiple resource, ``value`` is an object
-        by instance id, such as ``{"0": 3800}``, with bytes in base64.
+        For bytes, ``base64`` contains the value and ``value`` is ``None``. For a multiple resource, ``value`` is an
+        object by instance id, such as ``{"0": 3800}``, with bytes in base64.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
@@ -75,15 +77,16 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        r"""Format the value for people: times in RFC 3339, ``true`` and ``false``, bytes by size and beginning.
+        r"""Format the value for users: times in RFC 3339, ``true`` and ``false``, bytes with their size and beginning.
 
-        Control and invisible characters become escapes such as ``\x1b``. ``python`` has the unchanged text.
+        Control characters and invisible characters become escapes such as ``\x1b``. ``python`` contains the unchanged
+        text.
         """
         return visible(plain_text(self))
 
 
 def plain_text(value: Value) -> str:
-    """Format a value for files and programs. Unlike ``str()``, it does not escape the characters of the device."""
+    """Format a value for files and programs. Unlike ``str()``, this does not escape control characters."""
     match value.python:
         case None:
             return ""
@@ -93,9 +96,9 @@ def plain_text(value: Value) -> str:
 
 
 def written(python: PythonValue | InstanceValues) -> str:
-    """Format a value as people type it: times in RFC 3339, booleans as words, bytes as hex digits.
+    """Format a value in the form in which people type it: times in RFC 3339, booleans as words, bytes as hex digits.
 
-    The values of a multiple resource become a JSON object by instance id, with times and bytes as strings.
+    The values of a multiple resource become a JSON object by instance id, in which times and bytes are strings.
 
     >>> written({0: 3800, 1: 5000})
     '{"0": 3800, "1": 5000}'
@@ -117,5 +120,5 @@ NO_VALUE = Value(ValueKind.NONE, None, None, None)
 
 
 def same(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, even with different content types."""
+    """Return whether two values are equal, even if they have different content types."""
     return one.kind is other.kind and one.python == other.python

@@ -1,4 +1,4 @@
-"""Webhooks: notifications that the service pushes, received by a small server or by your application."""
+"""Webhooks, through which the service sends notifications to a small server or to your own web application."""
 
 from __future__ import annotations
 

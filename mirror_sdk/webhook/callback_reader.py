@@ -1,5 +1,5 @@
 # Made from async_callback_reader.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""A reader of the entries that a webhook received, and of the service's log for the others."""
+"""A reader of the entries that a webhook received. It reads missing entries from the service's log."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Gap
 
 
 class CallbackReader(LogReader):
-    """Reads a :class:`~mirror_sdk.CallbackInbox` from its own position.
+    """A reader of a :class:`~mirror_sdk.CallbackInbox` with its own position.
 
-    The reader reads the service's log instead if entries are missing, or if none arrive. It therefore loses no entry
-    while another program has registered its own webhook.
+    If entries are missing, or if none arrive, the reader reads the service's log instead. It therefore loses no entry
+    while another program has replaced the webhook.
 
     Args:
-        inbox: The entries that the webhook received.
-        webhook: The registration.
-        send: Sends the requests for the log and the registration.
-        position: Number of the entry to continue after; by default the newest one.
+        inbox: The inbox with the entries that the webhook received.
+        webhook: The registration of the webhook.
+        send: A function that sends the requests for the log and the registration.
+        position: The number of the entry to start after. The default is the newest entry.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class CallbackReader(LogReader):
         self._has_log = webhook.log_end is not None
 
     def at(self, position: int | None) -> Self:
-        """Return another reader of the same inbox, from this position."""
+        """Return a separate reader of the same inbox that starts after this position."""
         return type(self)(self._inbox, self.webhook, self._send, position)
 
     def skip_entry(self, seq: int | None) -> bool:  # noqa: ARG002 - the signature of all readers
-        """Return ``False``: the webhook delivers every entry by itself."""
+        """Return ``False``, because the webhook also delivers entries that arrived with a 202."""
         return False
 
     def go_to_end(self, within_seconds: float = math.inf) -> None:  # noqa: ARG002 - the signature of all readers
-        """Set the position to the newest entry."""
+        """Move to the newest entry."""
         self.position: int | None = max(self._after, self._inbox.last)
 
     def read(self, hold_seconds: float, within_seconds: float = math.inf) -> Batch:
@@ -59,7 +59,7 @@ class CallbackReader(LogReader):
         """
         if self.webhook.is_replaced and self._has_log:
             return self._read_log(hold_seconds, within_seconds)
-        # After a silence the log is read, which may have entries that the webhook did not receive.
+        # After a silence, the log is read, because it may contain entries that the webhook did not receive.
         wait_seconds = min(hold_seconds, registration.SILENCE_SECONDS)
         batch = self._without_earlier_gap(self._inbox.wait(self._after, wait_seconds))
         is_silent = batch.seq is None
@@ -78,12 +78,12 @@ class CallbackReader(LogReader):
 
     @property
     def _start(self) -> int:
-        """The number after which all entries are expected, because the webhook was registered then."""
+        """The number after which all entries are expected, because the webhook was registered at that time."""
         first = self._inbox.first_of(self._registration)
         return (self.webhook.log_end or 0) if first is None else first - 1
 
     def _without_earlier_gap(self, batch: Batch) -> Batch:
-        """Remove the entries before the registration from a gap."""
+        """Remove the entries before the registration of the webhook from a gap."""
         gap = batch.gap
         if gap is None or gap.first_seq is None or gap.last_seq is None:
             return batch
@@ -92,7 +92,7 @@ class CallbackReader(LogReader):
 
     def _read_log(self, hold_seconds: float, within_seconds: float) -> Batch:
         before = self._after
-        # Entries before the registration are not expected.
+        # Entries before the registration of the webhook are not expected.
         self.position = max(before, self._start)
         batch = NOTHING
         try:
@@ -100,7 +100,7 @@ class CallbackReader(LogReader):
         finally:
             if batch.seq is None:
                 self.position = before
-        # After a reset of the log its numbers are unrelated to the received ones.
+        # After a reset of the log, its numbers are unrelated to those of the received entries.
         self._has_log = batch.gap != Gap(None, None)
         return batch
 

@@ -17,13 +17,14 @@ LARGEST_BODY_BYTES = 64 * 1024 * 1024
 class WebhookReceiver(CallbackInbox):
     """A small HTTP server that receives webhook calls in a separate thread, until you close it.
 
-    Use it in a ``with`` statement, or call :meth:`close`. A receiver belongs to the process that created it. In a child
-    process, reading it is an error, and closing it does nothing.
+    Use the receiver in a ``with`` statement, or call :meth:`close`. It belongs to the process that created it. In a
+    child process, reading from it is an error, and closing it has no effect.
 
     Args:
-        host: Address to listen on.
-        port: Port to listen on; 0 selects a free one.
-        public_url: The address at which the service calls the server; by default ``host`` and ``port``.
+        host: The address on which the server listens.
+        port: The port on which the server listens. 0 selects a free port.
+        public_url: The address at which the service calls the server. The default is an address with ``host`` and
+            ``port``.
 
     Raises:
         ConfigError: The server cannot listen on the address.
@@ -40,14 +41,14 @@ class WebhookReceiver(CallbackInbox):
         self._server.daemon_threads = True
         self._is_forked = False
         self.url: str = public_url or f"http://{host}:{self._server.server_address[1]}/callback"
-        # `shutdown` waits for the end of a polling interval, which is half a second by default.
+        # `shutdown` waits for the end of a polling interval, which by default is half a second.
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="mirror-webhook", daemon=True
         )
         self._thread.start()
 
     def _after_fork_in_child(self) -> None:
-        """Close the socket: only the parent listens, and a connection to a child would wait there forever."""
+        """Close the socket in the child process, because only the parent process accepts connections."""
         super()._after_fork_in_child()
         self._is_forked = True
         if self._server.fileno() >= 0:
@@ -73,7 +74,7 @@ class WebhookReceiver(CallbackInbox):
         return f"<WebhookReceiver {self.url}, {len(self._entries)} entries>"
 
     def close(self) -> None:
-        """Stop listening. The received entries remain."""
+        """Stop listening for calls. The received entries remain available."""
         if self._is_forked:
             return
         self._server.shutdown()
@@ -84,7 +85,7 @@ class WebhookReceiver(CallbackInbox):
         inbox = self
 
         class Handler(BaseHTTPRequestHandler):
-            # A client that sends nothing would otherwise occupy its thread forever.
+            # Without a timeout, a client that sends nothing would occupy its thread forever.
             timeout = 30
 
             def do_PUT(self) -> None:
@@ -100,6 +101,6 @@ class WebhookReceiver(CallbackInbox):
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Write nothing: a library does not write to stderr."""
+                """Write nothing, because a library should not write to stderr."""
 
         return Handler

@@ -1,4 +1,4 @@
-"""The registration of a client's webhook, which other programs with the same key can replace."""
+"""The registration of a client's webhook, which other programs with the same access key can replace."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from mirror_sdk.wire.channel import CallbackRegistration
 from mirror_sdk.wire.errors import ErrorBody
 
 SILENCE_SECONDS = 5.0
-"""The time without a call of the webhook after which a client reads the service's log."""
+"""The time in seconds without a webhook call after which a client reads the service's log."""
 
 
 def register(url: str, headers: Mapping[str, str]) -> Flow[bool]:
-    """Register a webhook, without numbers of entries if the service does not support them.
+    """Register a webhook. If the service does not support numbers of entries, register it without them.
 
     Returns:
-        Whether the service sends numbers, and so has a log that can be read.
+        Whether the service sends numbers. If so, it has a log that can be read.
 
     Raises:
         BadRequest: The service rejects the webhook.
-        ValueError: The URL or the headers cannot be registered.
+        ValueError: The URL or the headers are not valid.
     """
     try:
         yield put_callback(url, headers, with_seq=True)
     except BadRequest as error:
-        # A service without numbers rejects the complete registration, and names the member that it does not know.
+        # A service without numbers rejects the complete registration, and its error contains the unknown member.
         if not any("include_seq" in text for text in (error.message, *(field.name for field in error.fields))):
             raise
         yield put_callback(url, headers, with_seq=False)
@@ -39,13 +39,13 @@ def register(url: str, headers: Mapping[str, str]) -> Flow[bool]:
 
 @dataclass(slots=True)
 class RegisteredWebhook:
-    """The webhook that a client registered, which all its readers share.
+    """The webhook that a client has registered. All readers of the client share it.
 
     Attributes:
-        url: The address it was registered with.
-        token: The token it was registered with. Another program registers another webhook.
-        log_end: The end of the service's log at the registration; ``None`` if the service has no such log.
-        is_replaced: Whether another program with the same key removed this webhook, or registered another.
+        url: The address of the webhook.
+        token: The token of the registration. Each program registers a different token.
+        log_end: The end of the service's log at the time of the registration, or ``None`` if the service has no log.
+        is_replaced: Whether another program with the same key has removed or replaced the webhook.
     """
 
     url: str
@@ -54,10 +54,10 @@ class RegisteredWebhook:
     is_replaced: bool = False
 
     def note(self, found: CallbackRegistration | None) -> None:
-        """Compare the webhook with the currently registered webhook.
+        """Compare the webhook with the one that is currently registered, and update ``is_replaced``.
 
         Raises:
-            ChannelGone: The webhook was replaced, and there is no log to read instead.
+            ChannelGone: The webhook was replaced, and the service has no log to read instead.
         """
         tokens = [value for name, value in ((found and found.headers) or {}).items() if name.lower() == TOKEN_HEADER]
         self.is_replaced = found is None or found.url != self.url or tokens not in ([], [self.token])

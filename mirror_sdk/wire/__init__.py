@@ -1,1 +1,1 @@
-"""The JSON of the interface as pydantic models, its routes, paths and limits; shared by client and server."""
+"""The JSON objects of the interface as pydantic models, its routes, paths and limits. Client and server share them."""

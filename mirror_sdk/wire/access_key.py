@@ -1,4 +1,4 @@
-"""``GET /v3/api-keys/me``: what an access key may be used for. Source: wire.md 0."""
+"""``GET /v3/api-keys/me``, which returns the permissions of an access key. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from mirror_sdk.wire.model import WireModel
 
 
 class AccessKey(WireModel):
-    """The access key of a request, without its secret; ``scopes`` is an extension.
+    """The access key of a request, without its secret.
 
-    ``scopes`` are sorted alphabetically. A service may add further scopes.
+    ``scopes`` are the permissions of the key, sorted alphabetically. A service may add further scopes. They are an
+    extension.
 
     Attributes:
-        id: The id of the key. It is the second part of the key, and is not a secret.
+        id: The id of the key. It is the second part of the key and is not secret.
     """
 
     object: Literal["api-key"] = "api-key"

@@ -1,4 +1,4 @@
-"""E4, the notification channel. Source: specification 2.3 and E4; wire.md 4."""
+"""The models of the notification channel (E4). Source: specification 2.3 and E4; wire.md 4."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _read_number(value: object) -> object:
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10 else value
 
 
-# Programs written for the public API send them as texts too.
+# Programs for the public API also send these values as strings.
 _Boolean = Annotated[
     bool,
     BeforeValidator(_read_boolean),
@@ -43,10 +43,10 @@ _ChunkSize = Annotated[
 
 
 class SerializationConfig(WireModel):
-    """The optional members of notifications. All are off by default.
+    """The optional members of notifications. By default, all are off.
 
-    With ``include_seq`` (an extension), each entry has its number in the notification log. If you sort the entries by
-    this number, entries of all kinds are in the order in which they happened.
+    With ``include_seq`` (an extension), each entry contains its number in the notification log. Sort the entries by
+    this number to get all kinds of entries in the order in which they happened.
 
     Attributes:
         include_timestamp: Whether entries contain the time of the change.
@@ -74,7 +74,7 @@ class Serialization(WireModel):
 
     type: Literal["v2"] = "v2"
     max_chunk_size: _ChunkSize = 10000
-    # Made when it is needed, because the first one builds its validator.
+    # Created only when needed, because the first instance builds the validator of the model.
     cfg: SerializationConfig = Field(default_factory=SerializationConfig)
 
 
@@ -100,20 +100,21 @@ _HEADERS_OF_A_CONNECTION = frozenset(
         "upgrade",
     }
 )
-"""Headers that only the server may set: the host, the end of the body, and those for the next hop (RFC 9110 7.6.1).
-If an application could set these headers, the server could send another call than it has checked.
+"""Headers that only the server may set: host, body length and headers for the next hop (RFC 9110 7.6.1).
+
+If applications could set them, a call could differ from the one that was checked.
 """
 
 
 def is_connection_header(name: str) -> bool:
-    """Return whether only the server may set a header. Many receivers read an underscore as a hyphen."""
+    """Return whether only the server may set a header. An underscore counts as a hyphen, as in many web servers."""
     return name.lower().replace("_", "-") in _HEADERS_OF_A_CONNECTION
 
 
 def _check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
-        # Python checks the port only when it is read.
+        # Python checks the port only when this attribute is read.
         port = parts.port
     except ValueError as error:
         raise ValueError(f"{_NO_ADDRESS} ({error})") from None
@@ -144,7 +145,7 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
 class CallbackRegistration(WireModel):
     """The webhook that an application registers.
 
-    The URL, the header names and the header values may have 400 characters in total.
+    The URL, the header names and the header values may have at most 400 characters in total.
 
     Attributes:
         url: The http or https URL to which the server sends notifications.
@@ -191,7 +192,7 @@ class WebsocketChannel(WireModel):
 
     Attributes:
         status: Whether a websocket is connected to the channel.
-        queue_size: The number of log entries that were not delivered yet.
+        queue_size: The number of log entries that have not been delivered yet.
     """
 
     status: Literal["connected", "disconnected"]
@@ -201,16 +202,16 @@ class WebsocketChannel(WireModel):
 class Channel(WireModel):
     """The channel that delivers the notifications of this key.
 
-    ``backlog`` is the number of entries that a webhook or a websocket has not delivered yet. The other members except
-    ``delivery_mechanism`` belong to webhooks. ``failures`` is the number of failed calls since the last success. Only
-    the operator of the server can see why a call failed.
+    ``backlog`` is the number of entries that a webhook or a websocket has not delivered yet. The other members, except
+    for ``delivery_mechanism``, belong to webhooks. ``failures`` is the number of failed calls since the last success.
+    Only the operator of the server can see the reason for a failure.
 
     Attributes:
         delivery_mechanism: ``CALLBACK`` for a webhook, ``LONG_POLLING`` or ``WEBSOCKET``.
         url: The URL of the webhook.
-        last_error: States that the last call failed, and where the operator finds the reason. Absent after a success.
-        last_success_at: When a message was last delivered.
-        next_attempt_at: When the server sends the failed message again. Absent after a success.
+        last_error: A message that the last call failed and where the operator finds the reason. Absent after a success.
+        last_success_at: The time at which a message was last delivered.
+        next_attempt_at: The time at which the server will send the failed message again. Absent after a success.
     """
 
     delivery_mechanism: Literal["CALLBACK", "LONG_POLLING", "WEBSOCKET"]

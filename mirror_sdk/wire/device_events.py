@@ -1,4 +1,4 @@
-"""Events of device registrations. Source: wire.md 9; the public API's Device Directory."""
+"""The models of device registration events. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 from mirror_sdk.wire.model import EntryPage, Timestamp, WireModel
 
 EVENT_TYPES = ("registration", "reg_update", "deregistration", "expired")
-"""The kinds of events, as in the history and the tables."""
+"""The types of events, which are the same in the history and in tables."""
 EVENT_ID_PATTERN = "^0{16}[0-7][0-9a-f]{15}$"
 
 
@@ -27,15 +27,17 @@ class DeviceEvent(WireModel):
     Attributes:
         id: The id of the event. A later event has a greater id.
         device_id: The id of the device.
-        date_time: When it happened.
-        created_at: The same as ``date_time``.
-        etag: The same as ``date_time``.
-        event_type: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More may be added.
+        date_time: The time of the event.
+        created_at: The same time as ``date_time``.
+        etag: The same time as ``date_time``.
+        event_type: The type of the event: ``registration``, ``reg_update``, ``deregistration`` or ``expired``. More
+            types may be added.
         event_type_description: Always ``INFO``.
-        description: The event in words.
-        state_change: Whether the event changed the device from unregistered to registered, or back.
+        description: A description of the event.
+        state_change: Whether the event changed the device from unregistered to registered, or from registered to
+            unregistered.
         changes: Always empty, as in the public API.
-        data: The device's ``endpoint_name``.
+        data: The additional data, which contains the device's ``endpoint_name``.
     """
 
     object: Literal["device-event"] = "device-event"
@@ -53,7 +55,7 @@ class DeviceEvent(WireModel):
 
 
 class DeviceEventPage(EntryPage):
-    """One page of the device events; ``total_count`` only if it was requested."""
+    """One page of the device events. It contains ``total_count`` only if that was requested."""
 
     data: list[DeviceEvent]
     total_count: int | None = None

@@ -1,4 +1,4 @@
-"""E1, the device object. Source: specification 2.1, 2.2 and E1; wire.md 1."""
+"""The models of the device object (E1). Source: specification 2.1, 2.2 and E1; wire.md 1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DesiredStatus(IntEnum):
 
 
 def _read_status(value: Any) -> Any:
-    """Accept the words of the specification too; ``fail`` is its other word for failure."""
+    """Convert the words of the specification to a status. The specification also uses ``fail`` for a failure."""
     if isinstance(value, str):
         words = {"pending": 0, "success": 1, "failure": 2, "fail": 2}
         return words.get(value.lower(), value)
@@ -34,25 +34,26 @@ DesiredStatusField = Annotated[
 
 
 Origin = Literal["read", "subscription", "auto_observation"]
-"""The origin of a reported value. An extension."""
+"""The reason why a device sent a reported value. An extension."""
 
 Revision = Annotated[int, Field(ge=0, lt=2**63)]
 """The number of a change in the mirror. A later change has a larger number. An extension."""
 
 
 class Reported(WireModel):
-    """The last value that the mirror received from the device. It has no members before the first one.
+    """The last value that the mirror received from the device. It has no members before the first value.
 
-    A server may lack the members marked as an extension.
+    A server may not support the members that are marked as an extension.
 
     Attributes:
-        value: The value. In JSON it is base64.
+        value: The value. In JSON, it is base64.
         content_type: The content type of the value.
-        reported_at: When the mirror received the value from the device.
+        reported_at: The time at which the mirror received the value from the device.
         expires_at: The time until which the value is fresh. Absent if the device sent no such time.
         revision: The number of the change that stored the value. A later change has a larger number, even within one
             millisecond. An extension.
-        origin: How the value arrived: ``read``, ``subscription`` or ``auto_observation``. An extension.
+        origin: The reason why the device sent the value: ``read``, ``subscription`` or ``auto_observation``. An
+            extension.
     """
 
     value: Payload | None = None
@@ -66,20 +67,22 @@ class Reported(WireModel):
 class Desired(WireModel):
     """The value of the last write, and the result of that write. It has no members before the first write.
 
-    A server may lack the members marked as an extension.
+    A server may not support the members that are marked as an extension.
 
     Attributes:
-        value: The value. In JSON it is base64.
+        value: The value. In JSON, it is base64.
         content_type: The content type in which the value was written. An extension.
         status: The status of the write: 0 is pending, 1 is success, 2 is failure.
-        desired_at: When the write was requested, while it is pending; afterwards equal to ``status_updated_at``.
-        status_updated_at: When the write succeeded or failed. Absent while it is pending.
-        requested_at: When the write was requested. An extension.
-        category: Why the write failed, in one word, as in its async response. Only the key that requested the write
-            receives it. An extension.
+        desired_at: The time at which the write was requested, while it is pending. Afterwards, it equals
+            ``status_updated_at``.
+        status_updated_at: The time at which the write succeeded or failed. Absent while it is pending.
+        requested_at: The time at which the write was requested. An extension.
+        category: The reason in one word why the write failed, as in its async response. Only the key that requested the
+            write receives it. An extension.
         revision: The number of the last change of the value or of its status. A later change has a larger number, even
             within one millisecond. An extension.
-        acknowledged_at: When someone acknowledged the failed write. The next write removes it. An extension.
+        acknowledged_at: The time at which someone acknowledged the failed write. The next write removes it. An
+            extension.
         acknowledged_by: The name of the person or the access key that acknowledged the failed write. An extension.
     """
 
@@ -100,9 +103,9 @@ class ResourceState(WireModel):
 
     Attributes:
         resource_path: The resource path.
-        subscribed: Whether the device accepted a subscription that has not ended. Null if this is unknown, such as in
-            the state at an earlier instant.
-        subscribed_at: When the subscription started. Absent if there is none. An extension.
+        subscribed: Whether the device accepted a subscription that has not ended. Null if this is unknown, for example
+            in the state at an earlier time.
+        subscribed_at: The time at which the subscription started. Absent if there is no subscription. An extension.
         reported: The last value that the mirror received from the device.
         desired: The value of the last write.
     """
@@ -115,16 +118,16 @@ class ResourceState(WireModel):
 
 
 class DeviceObjectBody(WireModel):
-    """The state of one device: every resource that it ever had.
+    """The state of one device, with all resources that it has ever had.
 
     Attributes:
         device_id: The id of the device.
         endpoint_name: The name with which the device registers.
-        created_at: When the server created this response.
-        updated_at: When the device last registered, updated its registration or deregistered.
-        last_reported_at: The time of the newest reported value. Absent if there is none.
-        last_desired_at: The time of the newest desired value. Absent if there is none.
-        resources: Every resource that the device ever had.
+        created_at: The time at which the server created this response.
+        updated_at: The time of the last registration, registration update or deregistration.
+        last_reported_at: The time of the newest reported value. Absent if there is no reported value.
+        last_desired_at: The time of the newest desired value. Absent if there is no desired value.
+        resources: All resources that the device has ever had.
     """
 
     object: Literal["device-echo"] = "device-echo"

@@ -1,4 +1,4 @@
-"""Saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
+"""The models of saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Name = Annotated[
 _Query = Annotated[
     str, Field(max_length=MAX_QUERY_CHARACTERS, json_schema_extra=PRINTABLE), AfterValidator(check_printable)
 ]
-# Some client generators fail on a member whose type is null.
+# Some generators of clients fail on a member whose type is null.
 _NoValue = Annotated[None, WithJsonSchema({"const": None})]
 
 
@@ -29,13 +29,13 @@ class DeviceQuery(WireModel):
     """A filter of the directory that was saved under a name.
 
     Attributes:
-        id: The id of the query. A query that was saved later has a greater id.
+        id: The id of the query. Queries that were saved later have greater ids.
         name: The unique name of the query.
         query: The filter, in the form of the parameter ``filter`` of the directory, such as
             ``state=registered&endpoint_type=Light``.
-        created_at: When the query was saved.
-        updated_at: When the query was last changed.
-        etag: The same as ``updated_at``. It changes with every update.
+        created_at: The time at which the query was saved.
+        updated_at: The time at which the query was last changed.
+        etag: The same time as ``updated_at``. It changes with every update.
     """
 
     object: Literal["device-query"] = "device-query"
@@ -48,7 +48,7 @@ class DeviceQuery(WireModel):
 
 
 class DeviceQueryBody(WireModel):
-    """A query to save. The server accepts the members that it sets itself only if they are null.
+    """A query to save. The server sets some members itself, and accepts them only if they are null.
 
     Attributes:
         name: The name of the query. It must be unique.
@@ -71,8 +71,7 @@ class DeviceQueryBody(WireModel):
 class DeviceQueryUpdate(WireModel):
     """The changes of a query. Omitted members stay unchanged.
 
-    A program may send the whole query back. The server accepts members that cannot be changed if their values are
-    unchanged.
+    A program may send the whole query back, because the server accepts read-only members if their values are unchanged.
 
     Attributes:
         name: The name of the query. It must be unique.
@@ -93,7 +92,7 @@ class DeviceQueryUpdate(WireModel):
 
 
 class DeviceQueryPage(EntryPage):
-    """One page of the saved queries; ``total_count`` only if it was requested."""
+    """One page of the saved queries. It contains ``total_count`` only if that was requested."""
 
     data: list[DeviceQuery]
     total_count: int | None = None

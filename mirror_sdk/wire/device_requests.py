@@ -1,4 +1,4 @@
-"""E2, device requests. Source: specification E2; wire.md 2."""
+"""The models of device requests (E2). Source: specification E2; wire.md 2."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from mirror_sdk.wire.paths import PATH_PATTERN, check_path
 ASYNC_ID_PATTERN = r"^[A-Za-z0-9_\-]{1,64}$"
 MAX_EXPIRY_SECONDS = 30 * 24 * 3600
 DEFAULT_EXPIRY_SECONDS = 2 * 3600
-"""Default time for which a device request waits for its device."""
+"""The default time in seconds for which a device request waits for its device."""
 DEFAULT_EXPIRY_SECONDS_QUEUE_MODE = 3 * 24 * 3600
-"""The same for a device in queue mode, which sleeps."""
+"""The default time in seconds for a device in queue mode, which sleeps between contacts."""
 MAX_RETRIES = 10
 MEDIA_TYPE_PATTERN = r"^[!-~](?:[ -~]*[!-~])?$"
-"""Regular expression of a content type, with any parameters."""
+"""A regular expression for a content type with any parameters."""
 MAX_MEDIA_TYPE = 64
 DEFAULT_CONTENT_TYPE = "text/plain"
-"""The content type of a value that is written without one."""
+"""The content type of a value that is written without a content type."""
 
 QUEUE_LIMIT = 20
 NEVER_WRITTEN = 0
-"""The revision of a resource that was never written, for ``If-Match``; that of a change is 1 or more."""
+"""The revision of a resource that was never written, for ``If-Match``. All other revisions are 1 or more."""
 ANY_REVISION = "*"
-"""The ``If-Match`` for any desired value."""
+"""The value of ``If-Match`` that matches any desired value."""
 MAX_WAIT_SECONDS = 10
-"""Maximum time for which the response to a device request is delayed until its outcome (``Prefer: wait``)."""
+"""The maximum time in seconds for which the 202 can be delayed until the response is available (``Prefer: wait``)."""
 DESIRED_CHANGED = "DESIRED_CHANGED"
-"""The reason for the 412 for a write to a resource whose desired value has changed since the writer read it."""
+"""The reason of a 412 response to a write, if the desired value has changed since the writer read it."""
 
 NO_FAILED_WRITE = "NO_FAILED_WRITE"
-"""The reason for the 409 for acknowledging a write that has not failed, or one that the caller has not read."""
+"""The reason of a 409 response to an acknowledgement, if the write has not failed or is not the expected one."""
 MAX_ACKNOWLEDGED_BY = 200
 """The maximum number of characters in the name of the person who acknowledges a failed write."""
 
@@ -81,17 +81,17 @@ _By = Annotated[
 class DeviceRequestBody(WireModel):
     """A request to a device: read (``GET``), write (``PUT``) or execute (``POST``) a resource.
 
-    To set notification rules, send ``PUT`` without a payload, with a ``uri`` that has a query (``?pmin=5``).
+    To set notification rules, send ``PUT`` without a payload and with a ``uri`` that has a query (``?pmin=5``).
 
     Attributes:
-        method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
-        content_type: The content type of the payload. A write without it is ``text/plain``.
+        method: The kind of the request: ``GET`` reads, ``PUT`` writes and ``POST`` executes.
+        content_type: The content type of the payload. The default for a write is ``text/plain``.
         accept: The content type that the response should have.
-        payload_b64: The value to write, or the argument of the execution. In JSON it is base64.
-        expiry_seconds: How long the request may wait for the device. The default is :data:`DEFAULT_EXPIRY_SECONDS`, or
-            :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode. After this time, a request that was
-            not sent to the device fails with 429 ``REQUEST_EXPIRED``. A request that was sent but has no response fails
-            with 504 ``TIMEOUT``; the device may have acted.
+        payload_b64: The value to write, or the argument of the execution. In JSON, it is base64.
+        expiry_seconds: How many seconds the request may wait for the device. The default is
+            :data:`DEFAULT_EXPIRY_SECONDS`, or :data:`DEFAULT_EXPIRY_SECONDS_QUEUE_MODE` for a device in queue mode.
+            After this time, a request that was not sent to the device fails with 429 ``REQUEST_EXPIRED``. A request
+            that was sent but has no response fails with 504 ``TIMEOUT``, and the device may have executed it.
     """
 
     method: Method
@@ -112,7 +112,7 @@ class AcknowledgementBody(WireModel):
     Attributes:
         resource_path: The path of the resource.
         by: The name of the person who acknowledges the write. The default is the name of the access key.
-        revision: The ``desired.revision`` that the caller read. If it has changed since then, the request fails.
+        revision: The ``desired.revision`` that the caller has read. If it has changed since then, the request fails.
     """
 
     resource_path: _Path
@@ -127,12 +127,12 @@ class WaitingRequest(WireModel):
     the number of failed attempts.
 
     Attributes:
-        async_response_id: The async-id of the request. The async response has the same.
+        async_response_id: The async-id of the request, which the async response also contains.
         device_id: The id of the device.
-        method: ``GET`` reads, ``PUT`` writes, ``POST`` executes.
-        uri: The resource path, with the query if the request sets notification rules.
-        placed_at: When the server accepted the request.
-        expires_at: When the request stops waiting for the device.
+        method: The kind of the request: ``GET`` reads, ``PUT`` writes and ``POST`` executes.
+        uri: The resource path. It has a query if the request sets notification rules.
+        placed_at: The time at which the server accepted the request.
+        expires_at: The time at which the request expires.
     """
 
     object: Literal["device-request"] = "device-request"
@@ -147,14 +147,14 @@ class WaitingRequest(WireModel):
 
 
 class WaitingRequestPage(EntryPage):
-    """A page of the application's pending device requests, the oldest first. ``after`` is an async-id."""
+    """A page of the application's pending device requests, oldest first. ``after`` is an async-id."""
 
     data: list[WaitingRequest]
     order: Order = "ASC"
 
 
 class DesiredChanged(ErrorBody):
-    """The body of a 412: the current state of the resource. To write anyway, use its revision. An extension.
+    """The body of a 412 response: the current state of the resource. To write anyway, use its revision. An extension.
 
     Attributes:
         resource: The current state of the resource, as in the device object.
@@ -167,9 +167,9 @@ class DeviceRequestAccepted(WireModel):
     """The body of the 202 response.
 
     Attributes:
-        async_response_id: The async-id of the request. The async response has the same.
+        async_response_id: The async-id of the request, which the async response also contains.
         async_response: The async response, in the form that a poll with ``after`` returns. It is present if the client
-            sent ``Prefer: wait`` and the request ended in time. The notification log has it too, under the number
+            sent ``Prefer: wait`` and the request ended in time. The notification log also contains it, under the number
             ``seq``. An extension.
     """
 

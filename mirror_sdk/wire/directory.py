@@ -1,4 +1,4 @@
-"""The device directory. Source: wire.md 6."""
+"""The models of the device directory. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILTER_FIELDS = (
 )
 FILTER_OPERATORS = ("eq", "neq", "in", "nin", "gte", "lte", "gt", "lt")
 ATTRIBUTE_FILTER = "custom_attributes"
-"""Followed by the name of an attribute, as in ``custom_attributes__room``, it filters by the attribute's value."""
+"""The prefix of filters by attribute, such as ``custom_attributes__room`` for the attribute ``room``."""
 UNSUPPORTED_FIELDS = (
     "account_id",
     "auto_update",
@@ -49,11 +49,11 @@ UNSUPPORTED_FIELDS = (
     "serial_number",
     "vendor_id",
 )
-"""Members that only devices of the public API have: they are about other services."""
+"""Members that only devices of the public API have, because they concern services that a mirror does not provide."""
 STATES = ("registered", "deregistered", "unenrolled", "cloud_enrolling", "bootstrapped")
-"""States of the public API; a device of a mirror is in one of the first two."""
+"""The states of the public API. A device of a mirror has one of the first two."""
 INCLUDED = ("total_count", "totalCount")
-"""The values of ``include``, in the spelling of the public API and in the spelling of its client library."""
+"""The values of the parameter ``include``, in the spellings of the public API and of its client library."""
 DEFAULT_LIMIT = 50
 MIN_LIMIT = 2
 MAX_LIMIT = 1000
@@ -64,23 +64,24 @@ MAX_ATTRIBUTE_CHARACTERS = 128
 
 
 class Device(WireModel):
-    """A device as the directory lists it.
+    """A device in the directory.
 
     Attributes:
         id: The id of the device.
-        name: A name that users can set. Until then it is the ``endpoint_name``.
-        description: A description that users can set; absent if they have not set one.
+        name: A name that users can set. By default, it is the ``endpoint_name``.
+        description: A description that users can set. Absent if they have not set one.
         endpoint_name: The name with which the device registers.
         endpoint_type: The type with which the device registers.
-        state: ``registered`` or ``deregistered``.
-        created_at: When the device first registered.
-        updated_at: When the device last registered, updated its registration or deregistered.
+        state: The state of the device: ``registered`` or ``deregistered``.
+        created_at: The time at which the device first registered.
+        updated_at: The time of the last registration, registration update or deregistration.
         etag: A string that changes with every registration, registration update and change of a member.
-        bootstrapped_timestamp: The same as ``created_at``.
-        custom_attributes: Attributes that users set.
-        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
-        last_contact_at: When the device last sent anything, such as a registration, a value or a response. Absent if
-            the service does not have this time. An extension.
+        bootstrapped_timestamp: The same time as ``created_at``.
+        custom_attributes: The attributes that users have set.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
+            extension.
+        last_contact_at: The time at which the device last sent anything, such as a registration, a value or a response.
+            Absent if the service does not know this time. An extension.
     """
 
     object: Literal["device"] = "device"
@@ -99,7 +100,7 @@ class Device(WireModel):
     last_contact_at: Timestamp | None = None
 
     def __repr__(self) -> str:
-        """Return the device in one line; ``model_dump()`` has all members."""
+        """Return a short description of the device in one line. ``model_dump()`` returns all members."""
         queue_mode = " queue_mode" if self.queue_mode else ""
         return (
             f"<Device {visible(self.id)} endpoint_name={self.endpoint_name!r} endpoint_type={self.endpoint_type!r}"
@@ -136,10 +137,10 @@ def _cell(value: object) -> str:
 
 
 def check_printable(text: str) -> str:
-    """Return a name if it is printable.
+    """Return a string if all of its characters are printable.
 
     Raises:
-        ValueError: The text has a character that is not printable.
+        ValueError: The string contains a character that is not printable.
     """
     if not text.isprintable():
         raise ValueError("has characters that cannot be shown; use only printable characters")
@@ -153,7 +154,7 @@ def _check_text(text: str) -> str:
 
 
 def _check_attribute_name(name: str) -> str:
-    # No filter could name one that begins with a digit, by the rules of the public API.
+    # By the rules of the public API, a filter cannot contain an attribute whose name begins with a digit.
     if not re.fullmatch(_ATTRIBUTE_NAME, name):
         raise ValueError(f"{name!r} is not a valid attribute name; start with a letter, and use printable characters")
     return name
@@ -176,13 +177,13 @@ class DeviceUpdate(WireModel):
     """The changes of a device of the directory. Omitted members stay unchanged.
 
     An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. A program may send
-    the whole device back. The server accepts members that cannot be changed if their values are unchanged.
+    the whole device back, because the server accepts read-only members if their values are unchanged.
 
     Attributes:
         id: Read-only.
-        endpoint_name: Read-only: the device sets it.
-        endpoint_type: Read-only: the device sets it.
-        state: Read-only: it changes when the device registers or deregisters.
+        endpoint_name: Read-only, because the device sets it.
+        endpoint_type: Read-only, because the device sets it.
+        state: Read-only, because it changes when the device registers or deregisters.
         created_at: Read-only.
         updated_at: Read-only.
         etag: Read-only.
@@ -218,27 +219,27 @@ class DeviceUpdate(WireModel):
 
 
 class DevicePage(EntryPage):
-    """One page of the directory; ``total_count`` only if it was requested."""
+    """One page of the directory. It contains ``total_count`` only if that was requested."""
 
     data: list[Device]
     total_count: int | None = None
 
 
 class DeviceConnection(WireModel):
-    """The connection of a device. An extension.
+    """The connection between the service and a device. An extension.
 
     Attributes:
         device_id: The id of the device.
-        protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``. More may be added. Absent if the service has no
-            connection to the device.
+        protocol: The protocol: ``coap``, ``coaps`` (with DTLS) or ``simulated``. More protocols may be added. Absent if
+            the service has no connection to the device.
         lwm2m_version: The version of LwM2M with which the device registered, such as ``1.1``. Absent for other
             protocols.
         binding: The binding with which the device registered: ``U``, or ``UQ`` in queue mode.
-        reachable: Whether a request would reach the device now. False while it sleeps.
-        lifetime_seconds: How many seconds the registration lasts without an update.
-        registration_expires_at: When the registration ends unless the device updates it. Absent for a device that is
-            not registered.
-        last_contact_at: When the device last sent anything.
+        reachable: Whether a request would reach the device now. It is false while the device sleeps.
+        lifetime_seconds: The time in seconds after which the registration ends without an update.
+        registration_expires_at: The time at which the registration ends unless the device updates it. Absent for a
+            device that is not registered.
+        last_contact_at: The time at which the device last sent anything.
         address: The address and port from which the device sends. Only a key with the scope ``admin`` receives it.
     """
 
@@ -255,7 +256,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``; empty if they are unknown."""
+        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``, or an empty string if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)
@@ -264,7 +265,7 @@ class DeviceConnection(WireModel):
         return f"LwM2M {visible(self.lwm2m_version or '')}".rstrip() + f" over {carrier}"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the known properties of the connection by name, as strings."""
+        """Return the known properties of the connection as pairs of strings, each with a name and a value."""
         precision = time_precision([self.registration_expires_at, self.last_contact_at])
         known = [
             ("protocol", self.way),
@@ -278,7 +279,7 @@ class DeviceConnection(WireModel):
         return [(name, visible(text)) for name, text in known if text]
 
     def __repr__(self) -> str:
-        """Return the connection in one line; ``rows()`` has all properties in words."""
+        """Return a short description of the connection in one line. ``rows()`` returns all properties."""
         reachable = "reachable" if self.reachable else "not reachable now"
         way = f"{self.way}, " if self.way else ""
         return f"<DeviceConnection {way}{reachable}, last contact {time_text(self.last_contact_at)}>"
@@ -299,8 +300,8 @@ def _time_or_nothing(at: datetime | None, precision: TimePrecision) -> str:
 class DeviceContacts(WireModel):
     """The most recent contacts of a device, according to the notification log of the application. An extension.
 
-    ``heard_at`` contains the times of values that the device sent because of a subscription of the application, the
-    newest last. Only the values shortly before the last contact of the device count.
+    ``heard_at`` contains the times of the values that the device sent because of a subscription of the application,
+    newest last. It contains only values shortly before the last contact of the device.
 
     Attributes:
         device_id: The id of the device.
@@ -316,9 +317,9 @@ class EndpointResource(WireModel):
 
     Attributes:
         uri: The resource path.
-        obs: Whether it can be subscribed.
-        rt: Its resource type. Empty if the device does not send it.
-        type: Its content type. Empty if the device does not send it.
+        obs: Whether applications can subscribe to the resource.
+        rt: The resource type. It is empty if the device does not send it.
+        type: The content type of the resource. It is empty if the device does not send it.
     """
 
     uri: str

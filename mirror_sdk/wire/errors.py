@@ -1,4 +1,4 @@
-"""The error body of every response from 400 on. Source: wire.md 0."""
+"""The body of all error responses, which have a status of 400 or more. Source: wire.md 0."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ class FieldError(WireModel):
     """The error of one field.
 
     Attributes:
-        name: The name of the parameter or member. A nested member has a name with dots, such as ``serialization.type``.
-        message: The error, and how to correct it.
+        name: The name of the parameter or member. The name of a nested member contains dots, such as
+            ``serialization.type``.
+        message: A description of the error and of how to correct it.
     """
 
     name: str
@@ -23,13 +24,13 @@ class ErrorBody(WireModel):
     """An error of the service.
 
     Attributes:
-        code: The status of the response.
-        type: A word for the kind of error, by status: :data:`ERROR_TYPES`. A 400 that names a field is a
-            ``validation_error``.
-        message: The error, and what to do next.
-        fields: The errors of fields.
-        request_id: Identifies the request in the server's log.
-        reason: The public API's word for the error, if it has one.
+        code: The HTTP status of the response.
+        type: The kind of the error in one word, which depends on the status; see :data:`ERROR_TYPES`. If a 400 response
+            lists a field, the type is ``validation_error``.
+        message: A description of the error and of the next step.
+        fields: The errors of single fields.
+        request_id: The id of the request in the server's log.
+        reason: The error code of the public API, if there is one.
     """
 
     object: Literal["error"] = "error"
@@ -42,7 +43,7 @@ class ErrorBody(WireModel):
 
 
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
-"""The ``reason`` of a 404 for a path that the interface does not have, as with a wrong ``base_url``; an extension."""
+"""The ``reason`` of a 404 response to a path that the interface does not have. An extension."""
 
 ERROR_TYPES: dict[int, str] = {
     400: "bad_request",
@@ -64,4 +65,4 @@ ERROR_TYPES: dict[int, str] = {
     500: "internal",
     503: "unavailable",
 }
-"""The ``type`` of an error with this code; a 400 about a field is ``validation_error``."""
+"""The ``type`` of an error with each status. If a 400 response lists a field, the type is ``validation_error``."""

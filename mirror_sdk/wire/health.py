@@ -1,4 +1,4 @@
-"""``GET /healthz``: whether a server responds, and is a device state mirror. An extension."""
+"""``GET /healthz``, which returns whether a server is healthy and is a device state mirror. An extension."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ OK = "ok"
 
 
 class Health(WireModel):
-    """The status of a server, its kind, and its extensions. An early server does not list its extensions."""
+    """The status of a server, the kind of service, and its extensions, which an early server does not list."""
 
     status: str
     service: str | None = None

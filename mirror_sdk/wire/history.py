@@ -1,4 +1,4 @@
-"""The history: a row for each event, its formats, and its end. Source: wire.md 10."""
+"""The history, which has one row for each event: its formats and the end of a response. Source: wire.md 10."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from mirror_sdk.wire.errors import ErrorBody
 from mirror_sdk.wire.model import Payload, Timestamp, WireModel, kinds_of
 
 EVENT_KINDS = ("reported", "desired", "registration", "reg_update", "deregistration", "expired", "gap")
-"""The kinds of events; a gap is an interval in which the service received nothing."""
+"""The kinds of events. A gap is an interval in which the service received nothing."""
 
 ORIGINS = ("read", "observation", "auto_observation", "registration", "write")
-"""The origins of a value."""
+"""The possible origins of a value."""
 
 MAX_DEVICES = 1000
-"""Maximum number of ``device_id`` parameters; for more devices, send several requests or a filter."""
+"""The maximum number of ``device_id`` parameters. For more devices, send several requests or use a filter."""
 
 MAX_ROWS = 10_000_000
-"""The largest limit of a page; without a limit a page has all rows."""
+"""The maximum limit of a page. Without a limit, a page contains all rows."""
 
 AFTER_KEY = b"mirror.after"
-"""The key in the metadata of a batch of an Arrow stream for the ``after`` that continues after its rows."""
+"""The key in a batch's metadata of an Arrow stream whose value is the ``after`` to continue after these rows."""
 
 NO_HISTORY = "NO_HISTORY"
-"""The reason if the service stores no history."""
+"""The reason of the error if the service stores no history."""
 
 YET_TO_COME = "YET_TO_COME"
-"""The reason if the requested instant is in the future."""
+"""The reason of the error if a requested time is in the future."""
 
 BEFORE_HISTORY = "BEFORE_HISTORY"
-"""The reason if an instant is before the start of the history; see :class:`BeforeHistoryBody`."""
+"""The reason of the error if a time is before the start of the history; see :class:`BeforeHistoryBody`."""
 
 
 class HistoryRow(WireModel):
@@ -38,20 +38,20 @@ class HistoryRow(WireModel):
 
     Attributes:
         object: The kind of this object.
-        device_id: The id of the device. Absent if the event concerns all devices, such as a gap of the service.
+        device_id: The id of the device. Absent if the event concerns all devices, like a gap of the service.
         endpoint_name: The name with which the device registers.
         path: The resource path. Absent if the event concerns the whole device.
-        changed_at: When the event happened, by the device's own clock if it sent a time, else ``received_at``. For a
-            gap, its start. For a completed write, its end.
-        received_at: When the service received the event.
+        changed_at: The time of the event, by the device's own clock if it sent a time, or else the same as
+            ``received_at``. For a gap, it is the start. For a completed write, it is the time at which the write ended.
+        received_at: The time at which the service received the event.
         what: The kind of the event, one of :data:`EVENT_KINDS`. ``reported`` is a value that the device sent, and
             ``desired`` is a completed write.
         origin: The origin of the value, one of :data:`ORIGINS`.
         value: The payload that was reported or written.
         content_type: The content type of the payload.
         status: The result of a write: success or failure.
-        category: Why a write failed. Only the application that requested the write receives it.
-        requested_at: When the write was requested.
+        category: The reason why a write failed. Only the application that requested the write receives it.
+        requested_at: The time at which the write was requested.
         until: The end of a gap.
         revision: The unique number of the row. A row that was stored later has a larger number.
     """
@@ -74,16 +74,16 @@ class HistoryRow(WireModel):
 
 
 COLUMNS = kinds_of(HistoryRow)
-"""The columns of the Arrow form and their types, in their order: the members of :class:`HistoryRow`.
+"""The columns of the Arrow form and their types. They are the members of :class:`HistoryRow`, in the same order.
 
-Strings are dictionary-encoded, and instants are UTC timestamps in milliseconds. ``value`` is binary, ``status`` is int8
-and ``revision`` is int64. An absent member is null. The last batch has no rows. Its metadata contain the end of the
-response, as in a snapshot.
+Strings are dictionary-encoded, and times are UTC timestamps in milliseconds. ``value`` is binary, ``status`` is int8
+and ``revision`` is int64. An absent member is null. The last batch has no rows, and its metadata contains the end of
+the response, as in a snapshot.
 """
 
 
 class HistoryCursor(WireModel):
-    """A line among the rows of NDJSON. To continue after the rows before it, repeat the request with this ``after``."""
+    """A line between the rows of NDJSON. With its ``after``, a request continues after the rows before this line."""
 
     object: Literal["history-cursor"] = "history-cursor"
     after: str
@@ -94,7 +94,7 @@ class HistoryEnd(WireModel):
 
     Attributes:
         object: The kind of this object.
-        taken_at: When the first page was requested. All pages show the history at this instant.
+        taken_at: The time at which the first page was requested. All pages show the history at this time.
         oldest_at: The start of the stored history.
         row_count: The number of rows before this line.
         revision: The number of the mirror's last change at ``taken_at``.
@@ -110,6 +110,6 @@ class HistoryEnd(WireModel):
 
 
 class BeforeHistoryBody(ErrorBody):
-    """The body of a 400 for an instant before the stored history, which starts at ``oldest_at``."""
+    """The body of a 400 response to a time before the stored history, which starts at ``oldest_at``."""
 
     oldest_at: Timestamp

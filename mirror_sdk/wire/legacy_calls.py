@@ -1,4 +1,4 @@
-"""The responses of the legacy calls of the public API, for programs that still use them. Source: wire.md 9."""
+"""The responses of legacy calls of the public API, for programs that still use these calls. Source: wire.md 9."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pydantic import Field
 from mirror_sdk.wire.model import WireModel
 
 ALWAYS_ACTIVE = "ACTIVE"
-"""The status of every endpoint: the public API kept the member for older programs alone."""
+"""The status of all endpoints. The public API has kept this member only for older programs."""
 
 REST_VERSIONS = ("v2", "v3")
-"""The versions in front of paths, the newest last."""
+"""The versions that paths begin with, the newest last."""
 
 NOTIFICATION_RULES = ("pmin", "pmax", "gt", "lt", "st")
-"""The notification rules of a resource, as parameters in the query of a write. Source: LwM2M 1.0, 5.1.2."""
+"""The notification rules of a resource, which are parameters in the query of a write. Source: LwM2M 1.0, 5.1.2."""
 
 NUMBER_PATTERN = r"^-?[0-9]{1,15}(?:\.[0-9]{1,15})?$"
-"""Regular expression of the value of such a rule."""
+"""A regular expression for the value of a notification rule."""
 
 FLAGS = ("true", "false", "True", "False")
-"""The values of a boolean parameter, as programs in several languages write them."""
+"""The values of a boolean parameter, in the spellings of several programming languages."""
 
 NO_QUOTA = 2**31 - 1
-"""The number for no quota: the largest number that every program reads."""
+"""The number that means no quota. It is the largest number that all programs can read."""
 
 
 class Endpoint(WireModel):
-    """A registered device as ``GET /v2/endpoints`` lists it.
+    """A registered device in the response of ``GET /v2/endpoints``.
 
     Attributes:
-        name: The device's id.
-        type: The type the device registers with.
+        name: The id of the device.
+        type: The type with which the device registers.
         status: Always ``ACTIVE``.
         q: Whether the device is in queue mode.
     """
@@ -44,14 +44,14 @@ class Endpoint(WireModel):
 
 
 class Limits(WireModel):
-    """The quotas of an application, and how much of them it uses.
+    """The quotas of an application, and how much of each quota it uses.
 
-    This service has no quotas, so both are a number that no application reaches.
+    This service has no quotas. Both quotas are therefore numbers that no application reaches.
 
     Attributes:
         transaction_quota: A number that no application reaches, because there is no quota.
-        transaction_count: The number of entries in the notification log of this application, which goes back a day:
-            registrations, values of subscribed resources, async responses.
+        transaction_count: The number of entries in the notification log of this application, which covers one day. The
+            entries are registrations, values of subscribed resources and async responses.
         endpoint_quota: A number that no application reaches, because there is no quota.
         endpoint_count: The number of registered devices.
     """

@@ -1,4 +1,4 @@
-"""The CoRE link format: ``</3303/0/5700>;obs,</>;rt="oma.lwm2m";ct="110 112"``. Source: RFC 6690, section 2."""
+"""The CoRE link format, such as ``</3303/0/5700>;obs,</>;rt="oma.lwm2m";ct="110 112"``. Source: RFC 6690, section 2."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-# Possessive, so that no text makes them backtrack. A value without quotes may have spaces, which the section does not
-# allow: Leshan's client writes its content formats so.
+# The quantifiers are possessive, so that no text causes backtracking. A value without quotes may contain spaces, which
+# the RFC does not allow, because Leshan's client writes its content formats in this way.
 _TARGET = re.compile(r"\s*+<\s*+([^<>\s]*+)\s*+>\s*+")
 _ATTRIBUTE = re.compile(r';\s*+([^\s;,="<>]*+)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^;,"]*+)))?+\s*+', re.DOTALL)
 _SEPARATOR = re.compile(r",\s*+")
@@ -17,9 +17,9 @@ _EXAMPLE = 'write links like </3303/0/5700>;obs,</1/0>;ver="1.1"'
 
 
 class Link(NamedTuple):
-    """A link. ``attributes`` has its attributes by their names in lower case. An attribute without a value has ``""``.
+    """A link with its attributes by name in lower case. An attribute without a value is ``""``.
 
-    If an attribute occurs twice, the first counts.
+    If an attribute occurs twice, the first one is used.
     """
 
     target: str
@@ -27,14 +27,14 @@ class Link(NamedTuple):
 
 
 class InvalidLinkFormat(ValueError):
-    """A string is not in the CoRE link format; the message has the position and an example."""
+    """A string is not in the CoRE link format. The message contains the position of the error and an example."""
 
 
 def parse_links(text: str) -> Iterator[Link]:
-    """Yield the links of a string. Empty links between commas are omitted.
+    """Yield the links in a string. Empty links between commas are skipped.
 
     Raises:
-        InvalidLinkFormat: A part of the text is not a link.
+        InvalidLinkFormat: A part of the string is not a link.
     """
     position = 0
     while position < len(text):

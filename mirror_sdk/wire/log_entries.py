@@ -1,6 +1,6 @@
-"""The entries of a message of the notification log, in their order, and the gap before them.
+"""The entries in a message of the notification log in their order, and the gap before them.
 
-Nothing in this module waits or does I/O. Source: wire.md 5.
+This module does not wait and performs no I/O. Source: wire.md 5.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirror_sdk.wire.routes import MAX_SEQ_DIGITS
 
 @dataclass(frozen=True, slots=True)
 class Unreadable(JsonForm):
-    """An entry that this version cannot read: the entry as received, and the name of its list."""
+    """An entry that this version cannot read, in the form in which it was received, and the name of its list."""
 
     key: str
     content: object
@@ -31,7 +31,7 @@ EntryBody: TypeAlias = AsyncResponse | Notification | RegistrationEvent | Unread
 
 
 class Entry(NamedTuple):
-    """One entry of a message, the name of its list (``notifications``), and its number if the service sends it."""
+    """An entry of a message, with the name of its list (``notifications``) and its number if the service sends it."""
 
     key: str
     body: EntryBody
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 
 
 def _read_leaving(content: object) -> RegistrationEvent:
-    """Read a deregistered device, which is an id, or an object if the channel requests that."""
+    """Read a deregistered device, which is an id, or an object if the channel requested objects."""
     return RegistrationEvent.model_validate({"ep": content} if isinstance(content, str) else content)
 
 
@@ -55,7 +55,7 @@ _READERS: dict[str, Callable[[object], EntryBody]] = {
 
 def _read_entry(key: str, content: object) -> EntryBody:
     reader = _READERS.get(key)
-    # A list that a later version of the service has added.
+    # A later version of the service may have added this list.
     if reader is None:
         return Unreadable(key, content)
     try:
@@ -65,13 +65,13 @@ def _read_entry(key: str, content: object) -> EntryBody:
 
 
 class Entries:
-    """The entries of a message in the order of the log.
+    """The entries of a message in the order of the notification log.
 
-    Each is read on its own during the iteration, so an unreadable entry does not affect others. If some entries have no
-    number, they are in the order of the message, which lists them by kind.
+    Each entry is read separately during the iteration, so an unreadable entry does not affect others. If some entries
+    have no number, they are in the order of the message, which lists them by kind.
 
     Args:
-        message: The message.
+        message: The notification message.
 
     Source: wire.md 5.
     """
@@ -94,11 +94,11 @@ class Entries:
         return len(self._listed)
 
     def numbering_error(self, after: int | None, last: int) -> str | None:
-        """Return the error in the numbers of the entries; ``None`` if there is none.
+        """Return a description of the error in the numbers of the entries, or ``None`` if they are valid.
 
         Args:
-            after: The number after which they begin, if it is known.
-            last: The number of the last of them.
+            after: The number after which the entries begin, or ``None`` if it is unknown.
+            last: The number of the last entry.
         """
         numbered = [(seq, content) for seq, _, content in self._listed if seq is not None]
         for seq, _ in numbered:
@@ -107,7 +107,7 @@ class Entries:
             if not (after or 0) < seq <= last:
                 return f"the number of an entry is {seq}; it must be above {after or 0} and at most {last}"
         for (seq, content), (next_seq, other) in pairwise(sorted(numbered, key=itemgetter(0))):
-            # The same entry may come twice: its identity shows it.
+            # The same entry may occur twice. In this case, its contents are equal.
             if seq == next_seq and content != other:
                 return f"two entries have the number {seq}"
         return None
@@ -122,22 +122,22 @@ def _is_number(seq: object) -> bool:
 
 
 NUMBERS_LEFT_OUT = 2**40
-"""Number of entry numbers that a log skips after a restore from a backup: more than a log ever had entries.
+"""The number of entry numbers that a log skips after a restore from a backup. No log ever contains as many entries.
 
-After 8000 times, numbers would exceed those that every JSON reader has.
+After 8000 restores, the numbers would exceed those that all JSON parsers can read.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Entries of the notification log that are lost; the numbers are ``None`` if they are unknown."""
+    """A range of lost entries of the notification log. The numbers are ``None`` if they are unknown."""
 
     first_seq: int | None
     last_seq: int | None
 
 
 def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
-    """Return how many entries are lost from one number to another. ``None`` if the numbers do not show how many."""
+    """Return how many entries from the first to the last number are lost, or ``None`` if that is unknown."""
     if first_seq is None or last_seq is None:
         return None
     count = last_seq - first_seq + 1
@@ -146,14 +146,14 @@ def count_missing(first_seq: int | None, last_seq: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The result of one poll of the log.
+    """The result of a poll of the notification log.
 
     Attributes:
-        entries: The entries in the order of the log; each is read during the iteration.
-        seq: The number of the last entry, which is the position after all of them.
-        gap: The lost entries before these.
-        served_at: An instant by the service's clock: everything it received before is in the log up to ``seq``;
-            ``None`` if the service does not send it. See :class:`mirror_sdk._protocol.operations.Poll`.
+        entries: The entries in the order of the log. Each entry is read during the iteration.
+        seq: The number of the last entry, which is the position after all entries.
+        gap: The lost entries before the entries of this batch.
+        served_at: A time of the service's clock. All entries that the service received before it are in the log up to
+            ``seq``. It is ``None`` if the service does not send it. See :class:`mirror_sdk._protocol.operations.Poll`.
     """
 
     entries: Iterable[Entry] = ()

@@ -1,4 +1,4 @@
-"""The base of all wire models: unknown members, timestamps, payloads, and the JSON form."""
+"""The base of all wire models, which defines unknown members, timestamps, payloads and the JSON form."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _FAULTS = {
 
 
 def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the location of a validation error, empty for the entire input, and its message with the fix.
+    """Return the location of a validation error, and its message with the fix.
 
-    The message never contains the value.
+    The location is empty for the whole input. The message never contains the value.
 
     Args:
         detail: An entry of ``errors()`` of pydantic's ``ValidationError``.
@@ -55,23 +55,23 @@ def location_and_fault(detail: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class JsonForm:
-    r"""A value that can be converted to JSON, such as for a web application. Both methods always succeed.
+    r"""An object that can be converted to JSON, for example for a web application. Both methods always succeed.
 
-    Members have the names of the attributes. Instants become RFC 3339 strings in UTC with milliseconds and ``Z``,
-    durations seconds, enumerations words (``success``), and bytes base64. Numbers that JSON lacks become strings:
-    ``NaN``, ``Infinity``, ``-Infinity``, and whole numbers beyond 64 bits in hexadecimal digits. A lone surrogate,
-    which UTF-8 cannot encode, becomes an escape (``\ud800``).
+    Members have the names of the attributes. Times become RFC 3339 strings in UTC with milliseconds and ``Z``.
+    Durations become seconds, enumerations become words (``success``), and bytes become base64. Numbers that JSON cannot
+    represent become strings: ``NaN``, ``Infinity``, ``-Infinity``, and integers beyond 64 bits in hexadecimal digits. A
+    lone surrogate, which UTF-8 cannot encode, becomes an escape (``\ud800``).
     """
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return dicts, lists, strings, numbers, booleans and ``None``, for any JSON encoder."""
-        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type] # else it has its own
+        """Return dicts, lists, strings, numbers, booleans and ``None``, which any JSON encoder accepts."""
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type] # else overridden
         return {name: plain(getattr(self, name)) for name in names if not name.startswith("_")}
 
     def to_json(self, *, indent: int | None = None) -> str:
-        """:meth:`to_dict` as JSON (RFC 8259)."""
+        """Return the result of :meth:`to_dict` as a JSON string (RFC 8259)."""
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False, indent=indent)
 
 
@@ -79,45 +79,45 @@ _PYDANTIC_NAMES = frozenset(dir(BaseModel))
 
 
 class WireModel(BaseModel, JsonForm):
-    """The base of every object of the interface.
+    """The base class of all objects of the interface.
 
     Reading is lenient: unknown members are kept, so that an older client works with a newer server. The server
-    validates requests with ``extra="forbid"`` and so names an unknown member.
+    validates requests with ``extra="forbid"``, so its errors contain the names of unknown members.
     """
 
-    # A validator is built when it is first used: no program uses all of them.
+    # A validator is built when it is first used, because no program uses all of them.
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="allow", frozen=True, validate_by_name=True, validate_by_alias=True, defer_build=True
     )
 
     def __dir__(self) -> list[str]:
-        """Return the names of the object itself. Completion should not list the names of pydantic."""
+        """Return the names of the object itself without those of pydantic, for a shorter completion list."""
         return [name for name in super().__dir__() if name.startswith("__") or name not in _PYDANTIC_NAMES]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all members by the names of the interface, for any JSON encoder; see :class:`JsonForm`."""
+        """Return all members under their names in the interface, for any JSON encoder; see :class:`JsonForm`."""
         found: dict[str, Any] = plain(self.model_dump(by_alias=True))
         return found
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON form: wire names, and only the members that were set."""
+        """Return the JSON form with the names of the interface, and only the members that were set."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def in_utc(instant: datetime) -> datetime:
-    """Return the same instant in UTC, with one shared zone: pydantic makes a zone object for each."""
+    """Convert a time to UTC with one shared time zone object, because pydantic creates a new object for each time."""
     try:
         return instant.astimezone(UTC)
-    except OverflowError:  # there is no such instant in UTC
+    except OverflowError:  # UTC cannot represent this time
         return instant
 
 
 def write_timestamp(instant: datetime) -> str:
-    """Write an instant in RFC 3339, in UTC with milliseconds and ``Z``. Source: wire.md 0."""
+    """Return a time as an RFC 3339 string in UTC with milliseconds and ``Z``. Source: wire.md 0."""
     return instant.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
+def plain(value: object) -> Any:  # noqa: PLR0911 - one return statement for each kind of value
     """Return the JSON form of any value; see :class:`JsonForm`."""
     match value:
         case None | bool():
@@ -148,7 +148,7 @@ def plain(value: object) -> Any:  # noqa: PLR0911 - one for each kind of value
 
 
 def _integer(number: int) -> int | str:
-    # Many readers round numbers of more than 64 bits, and Python writes none of thousands of digits.
+    # Many JSON parsers round numbers of more than 64 bits, and Python cannot write thousands of digits.
     return number if -(2**63) <= number < 2**64 else hex(number)
 
 
@@ -161,7 +161,7 @@ def _real(number: float) -> float | str:
 def _instant(at: datetime) -> str:
     try:
         return write_timestamp(at)
-    except OverflowError:  # there is no such instant in UTC
+    except OverflowError:  # UTC cannot represent this time
         return at.isoformat(timespec="milliseconds")
 
 
@@ -173,7 +173,7 @@ Timestamp = Annotated[
 
 
 def read_payload(value: object) -> object:
-    """Decode base64 strictly: a character that is not base64 is an error, never skipped."""
+    """Decode base64 strictly: an invalid character is an error and is never skipped."""
     if not isinstance(value, str):
         return value
     try:
@@ -183,7 +183,7 @@ def read_payload(value: object) -> object:
 
 
 def write_payload(payload: bytes) -> str:
-    """Encode a payload as base64, its form in JSON. Source: wire.md 1, 2 and 5."""
+    """Encode a payload as base64, which is its form in JSON. Source: wire.md 1, 2 and 5."""
     return base64.b64encode(payload).decode("ascii")
 
 
@@ -200,7 +200,7 @@ Payload = Annotated[
 ]
 
 Kind: TypeAlias = Literal["word", "bytes", "instant", "integer", "small integer", "flag"]
-"""The type of a column in the database and in Arrow. A word is a string that many rows have in common."""
+"""The type of a column in the database and in Arrow. A word is a string that occurs in many rows."""
 
 _KINDS: Mapping[type, Kind] = {
     str: "word",
@@ -213,13 +213,13 @@ _KINDS: Mapping[type, Kind] = {
 
 
 def kinds_of(model: type[BaseModel]) -> dict[str, Kind]:
-    """Return the members of a model that are columns, and the type of each; the member ``object`` is excluded."""
+    """Return the members of a model that are columns, with the type of each. The member ``object`` is excluded."""
     hints = get_type_hints(model)
     return {name: _kind_of(hints[name]) for name in model.model_fields if name != "object"}
 
 
 def _kind_of(hint: Any) -> Kind:
-    """Return the type of a member that may be left out."""
+    """Return the column type of a member, which may be optional."""
     base = next(each for each in (*get_args(hint), hint) if each is not NoneType)
     return _KINDS[next(each for each in base.__mro__ if each in _KINDS)]
 
@@ -233,13 +233,13 @@ class EntryPage(WireModel):
     Attributes:
         data: The entries.
         has_more: Whether another page follows.
-        limit: The maximum number of entries that a page has.
+        limit: The maximum number of entries in a page.
         order: The order of the entries.
-        after: The id after which the page begins, as it was requested.
+        after: The id after which the page begins, as in the request.
     """
 
     object: Literal["list"] = "list"
-    # A generic model would take as long to import as all others together.
+    # A generic model would take as long to import as all other models together.
     data: list[Any]
     has_more: bool
     limit: int

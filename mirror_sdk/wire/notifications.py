@@ -1,4 +1,4 @@
-"""The notification message, the body of a long poll and of a callback. Source: specification 6; wire.md 5."""
+"""The notification message, which is the body of a long poll and of a callback. Source: specification 6; wire.md 5."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mirror_sdk.wire.model import Payload, WireModel
 class AsyncResponse(WireModel):
     """The result of a device request. ``id`` is the async-id of the request.
 
-    ``error`` is the cause of a failure; new causes may be added. The device and the resource path are present only
-    together with ``seq``, the number of the entry in the log.
+    ``error`` is the cause of a failure. New causes may be added. The device and the resource path are present only
+    together with ``seq``, which is the number of the entry in the log.
 
     Attributes:
-        status: 200 if the request succeeded, else 400 or above.
-        payload: The value that was read, or empty. In JSON it is base64.
+        status: 200 if the request succeeded, or 400 or more if it failed.
+        payload: The value that was read, or empty. In JSON, it is base64.
         ct: The content type of the payload.
-        max_age: How many seconds the value stays fresh. 0 if the device does not send it.
+        max_age: How many seconds the value stays fresh, or 0 if the device does not send this time.
         uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
             ``after``, or if the channel requested it.
-        timestamp: When the request ended, in milliseconds since 1970. Present in a poll with ``after``, or if the
-            channel requested it.
+        timestamp: The time at which the request ended, in milliseconds since 1970. Present in a poll with ``after``, or
+            if the channel requested it.
         ep: The id of the device. An extension.
         original_ep: The name with which the device registers. An extension.
         path: The resource path of the request. An extension.
@@ -44,14 +44,14 @@ class AsyncResponse(WireModel):
 
 
 class Notification(WireModel):
-    """A value that a device reported. ``timestamp`` is the device's time of the change, in milliseconds since 1970.
+    """A value that a device reported. ``timestamp`` is the time of the change by the device's clock, in ms since 1970.
 
     Attributes:
         ep: The id of the device.
         path: The resource path.
         ct: The content type of the payload.
-        payload: The value, or empty. In JSON it is base64.
-        max_age: How many seconds the value stays fresh. 0 if the device does not send it.
+        payload: The value, or empty. In JSON, it is base64.
+        max_age: How many seconds the value stays fresh, or 0 if the device does not send this time.
         uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
             ``after``, or if the channel requested it.
         original_ep: The name with which the device registers. A webhook receives this member only if its registration
@@ -76,9 +76,9 @@ class RegisteredResource(WireModel):
 
     Attributes:
         path: The resource path.
-        rt: Its resource type.
-        ct: Its content type.
-        obs: Whether it can be subscribed.
+        rt: The resource type.
+        ct: The content type of the resource.
+        obs: Whether applications can subscribe to the resource.
     """
 
     path: str
@@ -97,12 +97,12 @@ class RegistrationEvent(WireModel):
         q: Whether the device is in queue mode.
         uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
             ``after``, or if the channel requested it.
-        timestamp: When it happened, in milliseconds since 1970.
+        timestamp: The time of the event, in milliseconds since 1970.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
             requested it. An extension.
         resources: The resources of the device.
         ended_subscriptions: The paths of the application's single subscriptions that this registration ended. Absent if
-            there are none. An extension.
+            there are no such paths. An extension.
     """
 
     ep: str
@@ -117,14 +117,14 @@ class RegistrationEvent(WireModel):
 
 
 class DeregisteredDevice(WireModel):
-    """A device that deregistered, or whose registration expired, as an object.
+    """A device that deregistered or whose registration expired, as an object.
 
     All members except ``ep`` are present only together with ``seq``.
 
     Attributes:
         original_ep: The name with which the device registers. An extension.
         uid: A unique id of this entry, which stays the same if the server sends the entry again. An extension.
-        timestamp: When it happened, in milliseconds since 1970. An extension.
+        timestamp: The time of the event, in milliseconds since 1970. An extension.
     """
 
     ep: str
@@ -144,13 +144,13 @@ class NotificationMessage(WireModel):
     """One notification message. It contains only lists that have entries.
 
     Attributes:
-        async_responses: Results of the application's device requests.
-        notifications: Values of subscribed resources.
-        registrations: Devices that registered.
-        reg_updates: Devices that updated their registration.
-        de_registrations: Devices that deregistered, as ids. A poll with ``after`` returns objects, and a webhook can
-            request them.
-        registrations_expired: Devices whose registration expired, in the same form.
+        async_responses: The results of the application's device requests.
+        notifications: The values of subscribed resources.
+        registrations: The devices that registered.
+        reg_updates: The devices that updated their registration.
+        de_registrations: The devices that deregistered, as ids. A poll with ``after`` returns objects, and a webhook
+            can request objects.
+        registrations_expired: The devices whose registration expired, in the same form.
     """
 
     async_responses: Annotated[list[AsyncResponse], Field(alias="async-responses")] = []

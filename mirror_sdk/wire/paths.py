@@ -1,4 +1,4 @@
-"""Resource paths (``/3303/0/5700`` = object, instance, resource id) and the patterns of presubscription rules.
+"""Resource paths (``/3303/0/5700`` is object, instance and resource id), and the patterns of presubscription rules.
 
 Source: wire.md 2 and 3.
 """
@@ -11,19 +11,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 PATH_PATTERN = r"^(?:/(?:0|[1-9][0-9]{0,4})){1,4}$"
-"""Regular expression of a resource path: one to four numbers, each after a slash."""
+"""A regular expression for a resource path: one to four numbers, each after a slash."""
 
 TEXT_PATTERN = r"^[^*]*\*?$"
-"""Regular expression of a pattern: ``*`` at most once, at its end."""
+"""A regular expression for a pattern, which may have one ``*`` at its end."""
 
-# The pattern is part of the interface description, whose dialect has no \Z. In Python, $ also matches before a final
-# line end.
+# The pattern is part of the interface description, in whose dialect \Z does not exist. In Python, $ also matches before
+# a final line end, so it is replaced here.
 _PATH = re.compile(PATH_PATTERN.replace("$", r"\Z"))
 _HIGHEST_ID = 65535
 
 
 class PathParts(NamedTuple):
-    """The numbers of a resource path; a part the path does not have is ``None``."""
+    """The numbers of a resource path. A number that the path does not contain is ``None``."""
 
     object_id: int
     instance_id: int | None
@@ -31,13 +31,13 @@ class PathParts(NamedTuple):
     resource_instance_id: int | None
 
 
-# A fleet has few paths, and many values of each.
+# Cached, because a fleet has few different paths, and many values for each of them.
 @lru_cache(maxsize=4096)
 def parse_path(path: str) -> PathParts:
     """Split a resource path into its numbers.
 
     Raises:
-        ValueError: The text is not a resource path; the message says what one looks like.
+        ValueError: The string is not a resource path. The message contains an example.
     """
     if not _PATH.match(path):
         raise ValueError(f"{path!r} is not a resource path; write it like /3303/0/5700 (numbers, each after a slash)")
@@ -49,17 +49,17 @@ def parse_path(path: str) -> PathParts:
 
 
 def check_path(path: str) -> str:
-    """Return the text if it is a resource path.
+    """Return a string if it is a resource path.
 
     Raises:
-        ValueError: The text is not a resource path.
+        ValueError: The string is not a resource path.
     """
     parse_path(path)
     return path
 
 
 def is_resource(path: str) -> bool:
-    """Whether a string is the path of a resource, or of an instance of one."""
+    """Return whether a string is the path of a resource or of a resource instance."""
     try:
         return parse_path(path).resource_id is not None
     except ValueError:
@@ -67,10 +67,10 @@ def is_resource(path: str) -> bool:
 
 
 def check_pattern(pattern: str) -> str:
-    """Return the pattern if it has ``*`` at most once, at its end.
+    """Return a pattern if it contains no ``*`` except at its end.
 
     Raises:
-        ValueError: There is a ``*`` somewhere else.
+        ValueError: The pattern contains a ``*`` that is not at its end.
     """
     if "*" in pattern[:-1]:
         raise ValueError(f"{pattern!r}: '*' may stand only at the end")
@@ -78,10 +78,10 @@ def check_pattern(pattern: str) -> str:
 
 
 def check_path_pattern(pattern: str) -> str:
-    """Return the pattern if some resource path can match it.
+    """Return a pattern if a resource path can match it.
 
     Raises:
-        ValueError: There is a ``*`` somewhere else than at its end, or no resource path can match it.
+        ValueError: The pattern contains a ``*`` that is not at its end, or no resource path can match it.
     """
     check_pattern(pattern)
     if not pattern.startswith("/") and pattern != "*":
@@ -95,7 +95,7 @@ def matches_any(patterns: Sequence[str] | None, path: str) -> bool:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the text equals the pattern, or begins with the part before its final ``*``."""
+    """Return whether a string equals the pattern, or begins with the part before the pattern's final ``*``."""
     if pattern.endswith("*"):
         return text.startswith(pattern[:-1])
     return text == pattern

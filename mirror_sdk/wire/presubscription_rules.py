@@ -1,6 +1,6 @@
-"""E3, the body with all rules as a model, for the OpenAPI description. Source: specification E3; wire.md 3.
+"""The list of all presubscription rules as a model, for the OpenAPI description. Source: specification E3; wire.md 3.
 
-It is a separate module because ``pydantic.RootModel`` takes long to import, and only a server needs it.
+This is a separate module, because ``pydantic.RootModel`` is slow to import and only a server needs it.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 
 class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
-    """All rules of an application, in their order."""
+    """All presubscription rules of an application in their stored order."""

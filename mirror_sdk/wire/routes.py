@@ -1,4 +1,4 @@
-"""Every path of the interface and the headers of its extensions. Source: wire.md 1-10."""
+"""All paths of the interface, and the headers of its extensions. Source: wire.md 1-10."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SIMULATOR_REGISTRATION = "/sim/v1/devices/{device_id}/registration"
 SIMULATOR_CLOCK = "/sim/v1/clock"
 
 NEWEST_CONNECT = "/v2"
-"""The version of paths that begin with :data:`UNVERSIONED`. As in the public API, this is the newest version."""
+"""The version that is assumed for paths beginning with :data:`UNVERSIONED`: the newest one, as in the public API."""
 UNVERSIONED = ("/subscriptions", "/notification")
 """The beginnings of paths that older programs request without a version."""
 
@@ -57,7 +57,7 @@ CURSOR_HEADER = "Mirror-Cursor"
 GAP_HEADER = "Mirror-Gap"
 TIME_HEADER = "Mirror-Time"
 MAX_SEQ_DIGITS = 18
-"""The maximum number of digits in the number of an entry: no log is longer, and every table takes it."""
+"""The maximum number of digits in the number of an entry. No log is longer, and all tables can store such numbers."""
 TOTAL_HEADER = "Mirror-Total"
 SUBSCRIPTION_HEADER = "Mirror-Subscription"
 REQUESTED_AT_HEADER = "Mirror-Requested-At"
@@ -71,11 +71,11 @@ DEFAULT_HOLD_SECONDS = 25
 
 
 def unversioned(path: str) -> str | None:
-    """Return the alias of a path without a version, such as ``/notification/pull``. ``None`` if it has no alias."""
+    """Return the other name of a path, which has no version, or ``None`` if it has no other name."""
     name = path.removeprefix(NEWEST_CONNECT)
     return name if name != path and is_unversioned(name) else None
 
 
 def is_unversioned(path: str) -> bool:
-    """Return whether a path is an alias without a version. Pass the path without a trailing slash."""
+    """Return whether a path, without a slash at its end, is a path without a version."""
     return path.startswith(UNVERSIONED) and any(path == name or path.startswith(f"{name}/") for name in UNVERSIONED)

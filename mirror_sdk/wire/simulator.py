@@ -1,4 +1,4 @@
-"""The simulator, which controls simulated devices. Source: wire.md 8."""
+"""The models of the simulator, which controls simulated devices. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _Name = Annotated[str, Field(max_length=64, json_schema_extra=PRINTABLE), AfterV
 
 
 class SimulatorResourceBody(WireModel):
-    """The value and the flags of a resource. An absent flag stays unchanged; for a new resource it is ``False``.
+    """The value and the flags of a resource. An absent flag stays unchanged, or is ``False`` for a new resource.
 
     Attributes:
-        value: The value in the device, as text.
-        observable: Whether applications can subscribe to the resource. Not allowed for an executable one.
-        auto_observable: Whether the device sends changes without a subscription. Applications can then subscribe to
-            the resource, too. Not allowed for an executable one.
+        value: The value in the device as a string.
+        observable: Whether applications can subscribe to the resource. This is not allowed for an executable resource.
+        auto_observable: Whether the device sends changes without a subscription. Applications can then also subscribe
+            to the resource. This is not allowed for an executable resource.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -46,13 +46,14 @@ class SimulatorNewResource(SimulatorResourceBody):
 
 
 class SimulatorNewDevice(WireModel):
-    """A simulated device to add. It registers at once.
+    """A simulated device to add, which registers at once.
 
     Attributes:
         endpoint_name: The name with which the device registers.
         endpoint_type: The type with which the device registers.
-        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
-        resources: Its resources.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
+            extension.
+        resources: The resources of the device.
     """
 
     endpoint_name: Annotated[_Name, Field(min_length=1)]
@@ -72,7 +73,7 @@ class SimulatorDeviceAdded(WireModel):
 
 
 class SimulatorDevicePatch(WireModel):
-    """The behavior of a simulated device from now on.
+    """A change of the behavior of a simulated device.
 
     Attributes:
         online: Whether the device is connected.
@@ -86,14 +87,14 @@ class SimulatorDevicePatch(WireModel):
 
 
 class SimulatorResource(WireModel):
-    """A resource of a simulated device, with the value in the device as text.
+    """A resource of a simulated device.
 
     Attributes:
         path: The resource path.
-        value: The value in the device, as text.
-        observable: Whether applications can subscribe to the resource. Not allowed for an executable one.
-        auto_observable: Whether the device sends changes without a subscription. Applications can then subscribe to
-            the resource, too. Not allowed for an executable one.
+        value: The value in the device as a string.
+        observable: Whether applications can subscribe to the resource. This is not allowed for an executable resource.
+        auto_observable: Whether the device sends changes without a subscription. Applications can then also subscribe
+            to the resource. This is not allowed for an executable resource.
         writable: Whether the resource can be written.
         executable: Whether the resource can be executed.
     """
@@ -113,12 +114,13 @@ class SimulatorDevice(WireModel):
         id: The id of the device.
         endpoint_name: The name with which the device registers.
         endpoint_type: The type with which the device registers.
-        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next one. An extension.
+        queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
+            extension.
         online: Whether the device is connected.
         registered: Whether the device is registered.
         answer: How it responds to requests: normally, with a rejection, or never.
         latency_seconds: How many seconds the device takes to respond.
-        resources: Its resources and their values.
+        resources: The resources of the device with their values.
     """
 
     id: str
@@ -136,7 +138,7 @@ class SimulatorDeviceList(WireModel):
     """All simulated devices.
 
     Attributes:
-        data: The devices.
+        data: The simulated devices.
     """
 
     object: Literal["list"] = "list"
@@ -156,10 +158,10 @@ class SimulatorClock(WireModel):
 
 
 class SimulatorAdvance(WireModel):
-    """The advance of the manual clock.
+    """A request to advance the manual clock.
 
     Attributes:
-        advance_seconds: How many seconds to advance the clock. It stops before the year 9999.
+        advance_seconds: How many seconds to advance the clock. The clock stops before the year 9999.
     """
 
     advance_seconds: Annotated[float, Field(gt=0, le=366 * 24 * 3600)]

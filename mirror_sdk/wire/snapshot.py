@@ -1,4 +1,4 @@
-"""The fleet snapshot: its formats, its end, and its ranges of devices. Source: wire.md 7."""
+"""The snapshot of a fleet: its formats, its end and its ranges of devices. Source: wire.md 7."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ NDJSON = "application/x-ndjson"
 
 Compression = Literal["none", "lz4", "zstd"]
 COMPRESSIONS: tuple[Compression, ...] = ("none", "lz4", "zstd")
-"""The compressions of the buffers of an Arrow stream."""
+"""The possible compressions of the buffers of an Arrow stream."""
 
 END_KEY = b"mirror.end"
-"""The key of the end in the metadata of the last batch of an Arrow stream, which is empty."""
+"""The key of the snapshot's end in the metadata of the last batch of an Arrow stream, which has no rows."""
 
 Part: TypeAlias = Literal["resource", "reported", "desired"]
-"""A part of a resource in a device object."""
+"""The part of a resource in a device object that contains a member."""
 
 
 class ResourceColumn(NamedTuple):
     """A column of the resource states, in the database and in the Arrow form of a snapshot.
 
     Attributes:
-        name: Its name.
-        part: The part of a resource that has it in JSON.
-        member: Its name there.
-        kind: The type of its values.
-        is_in_stream: Whether the Arrow form has it.
+        name: The name of the column.
+        part: The part of a resource that contains the member in JSON.
+        member: The name of the member in JSON.
+        kind: The type of the values.
+        is_in_stream: Whether the Arrow form contains the column.
     """
 
     name: str
@@ -41,14 +41,14 @@ class ResourceColumn(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The member with its part, such as ``reported.revision``."""
+        """The name of the member together with its part, such as ``reported.revision``."""
         return f"{self.part}.{self.member}"
 
 
 _NAMES = {
     name: name for name in ("reported_at", "desired_at", "requested_at", "acknowledged_at", "acknowledged_by")
 } | {"status_updated_at": "desired_updated_at"}
-"""The members whose column name is not ``PART_MEMBER``, unlike ``reported_value``."""
+"""The column names by member, for columns that do not have the usual name, such as ``reported_value``."""
 _NOT_IN_STREAM = {"status_updated_at", "category"}
 
 
@@ -63,11 +63,11 @@ def _columns() -> Iterator[ResourceColumn]:
 
 
 COLUMNS = tuple(_columns())
-"""One column for each member of ``Reported`` and ``Desired``, in their order. The columns of a resource come first."""
+"""The columns of a resource, followed by one column for each member of ``Reported`` and ``Desired`` in their order."""
 
 
 def streamed_columns(*of_parts: Part) -> list[ResourceColumn]:
-    """Return the columns of these parts that the Arrow form has."""
+    """Return the columns of these parts that the Arrow form contains."""
     return [column for column in COLUMNS if column.part in of_parts and column.is_in_stream]
 
 
@@ -76,11 +76,11 @@ DEFAULT_DEVICES_PER_RANGE = 10_000
 MAX_DEVICES_PER_RANGE = 1_000_000
 MAX_RANGES = 10_000
 REVISION_BEYOND_MIRROR = "REVISION_BEYOND_MIRROR"
-"""The reason if the mirror never had the revision of a request."""
+"""The reason of the error if the mirror never had the revision in a request."""
 
 
 class UnchangedDevice(WireModel):
-    """A device that has not changed after the requested revision, instead of its device object."""
+    """A device that has not changed since the requested revision. It replaces the device object."""
 
     object: Literal["device-echo-unchanged"] = "device-echo-unchanged"
     device_id: str
@@ -89,9 +89,9 @@ class UnchangedDevice(WireModel):
 class SnapshotEnd(WireModel):
     """The end of a snapshot: the last line of NDJSON. A snapshot without it is incomplete.
 
-    ``device_count`` is the number of devices before it. ``revision`` is the number of the mirror's last change at
-    ``taken_at``, and ``seq`` is the number of the last entry in the application's notification log at that time. A
-    snapshot of the past has neither, since nothing can continue from it.
+    ``device_count`` is the number of devices before this line. ``revision`` is the number of the mirror's last change
+    at ``taken_at``, and ``seq`` is the number of the last entry in the application's notification log at that time. A
+    snapshot of the past has neither of them, because it is not possible to continue from it.
     """
 
     object: Literal["snapshot-end"] = "snapshot-end"
@@ -114,15 +114,15 @@ class DeviceRange(WireModel):
 
 
 class DeviceRanges(WireModel):
-    """All devices of a selection in ranges of about the same size.
+    """All devices of a selection, divided into ranges of about the same size.
 
-    Each range begins where the previous one ends. The first range has no ``after``, and the last one has no ``last``.
-    So a device that is added later is also in one of the ranges. ``revision`` is the number of the mirror's last
-    change.
+    Each range begins where the previous one ends. The first range has no ``after``, and the last one has no ``last``. A
+    device that is added later therefore also belongs to one of the ranges. ``revision`` is the number of the mirror's
+    last change.
 
     Attributes:
         device_count: The number of devices in all ranges.
-        data: The ranges, by id.
+        data: The ranges, sorted by id.
     """
 
     object: Literal["device-ranges"] = "device-ranges"

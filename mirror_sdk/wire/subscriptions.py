@@ -1,4 +1,4 @@
-"""E3, presubscription rules. Source: specification E3 and 3.3; wire.md 3."""
+"""The models of presubscription rules and subscriptions (E3). Source: specification E3 and 3.3; wire.md 3."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from mirror_sdk.wire.paths import TEXT_PATTERN, check_path_pattern, check_patter
 MAX_RULES = 1024
 MAX_PATHS = 256
 SUBSCRIPTION_ENDED = "SUBSCRIPTION_ENDED"
-"""The reason for the 404 for a single subscription that ended when the device registered again or deregistered."""
+"""The reason of a 404 response for a single subscription that ended with a new registration or a deregistration."""
 RULES_CHANGED = "RULES_CHANGED"
-"""The reason for the 412 for a change of rules that have changed since the writer read them."""
+"""The reason of a 412 response to a change of rules, if the rules have changed since the writer read them."""
 
 
 class SubscriptionState(StrEnum):
-    """The state of an application's subscription of a resource. Source: wire.md 3.
+    """The state of an application's subscription to a resource. Source: wire.md 3.
 
-    - ``ACTIVE``: the device accepted the subscription.
-    - ``ASKED``: the device has not responded yet, or the service does not send the state.
-    - ``REFUSED``: the device rejected it. The service retries when the device next registers or updates its
-      registration.
-    - ``ENDED``: a single subscription ended because the device registered again or deregistered.
-    - ``NONE``: no subscription was requested.
+    - ``ACTIVE``: The device has accepted the subscription.
+    - ``ASKED``: The device has not responded yet, or the service does not send the state.
+    - ``REFUSED``: The device rejected the subscription. The service retries when the device next registers or updates
+      its registration.
+    - ``ENDED``: A single subscription has ended because the device registered again or deregistered.
+    - ``NONE``: No subscription was requested.
     """
 
     ACTIVE = "active"
@@ -57,12 +57,12 @@ _PathPattern = Annotated[
 
 
 class PresubscriptionRule(WireModel):
-    """A rule that subscribes resources when a device registers. An absent member matches everything.
+    """A rule that subscribes to resources when a device registers. An absent member matches everything.
 
     Attributes:
-        endpoint_name: The id or endpoint name of the device. It may end with ``*``, which matches anything.
-        endpoint_type: The type of the device. It may end with ``*``.
-        resource_path: Resource paths. Each may end with ``*``.
+        endpoint_name: The id or the endpoint name of the device. A final ``*`` matches any characters.
+        endpoint_type: The type of the device. A final ``*`` matches any characters.
+        resource_path: The resource paths. In each of them, a final ``*`` matches any characters.
     """
 
     endpoint_name: Annotated[_Name | None, Field(alias="endpoint-name")] = None
@@ -72,7 +72,7 @@ class PresubscriptionRule(WireModel):
     ] = None
 
     def matches_device(self, *, device_id: str, endpoint_name: str, endpoint_type: str) -> bool:
-        """Whether the rule matches this device; ``endpoint-name`` is compared with the id and the name."""
+        """Return whether the rule matches this device. ``endpoint-name`` is compared with both the id and the name."""
         if self.endpoint_type is not None and not matches(self.endpoint_type, endpoint_type):
             return False
         if self.endpoint_name is None:
@@ -80,16 +80,16 @@ class PresubscriptionRule(WireModel):
         return matches(self.endpoint_name, device_id) or matches(self.endpoint_name, endpoint_name)
 
     def matches_path(self, path: str) -> bool:
-        """Whether the rule matches this resource path."""
+        """Return whether the rule matches this resource path."""
         if self.resource_path is None:
             return True
         exact, beginnings = self.paths_and_beginnings
         return path in exact or any(path[:length] in beginnings for length in range(len(path) + 1))
 
-    # Sets, because a body of rules can have 200,000 patterns, for each device.
+    # Sets, because the rules of an application may have 200,000 patterns, which are compared for each device.
     @cached_property
     def paths_and_beginnings(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The paths that are matched exactly, and the beginnings of those that end with ``*``."""
+        """The paths without ``*``, and the beginnings of the paths that end with ``*``."""
         patterns = self.resource_path or []
         beginnings = frozenset(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
         return frozenset(pattern for pattern in patterns if not pattern.endswith("*")), beginnings
@@ -98,4 +98,4 @@ class PresubscriptionRule(WireModel):
 PRESUBSCRIPTION_RULES = TypeAdapter(
     Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)], config=ConfigDict(defer_build=True)
 )
-"""All rules of an application, in their order."""
+"""The type adapter for all rules of an application in their stored order."""
