@@ -62,9 +62,7 @@ if TYPE_CHECKING:
 
 
 class AsyncMirrorClient(WithAttributeSuggestions):
-    """A client of a device state mirror.
-
-    Any number of tasks on the same event loop may use the client at the same time.
+    """A client of a device state mirror. Any number of tasks of one event loop may use one client at once.
 
     Where to find things::
 
@@ -396,7 +394,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             InvalidValue: The value does not match the declaration of the path, or another argument is not valid.
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
-            PreconditionFailed: The desired value differs from ``if_match``. Nothing was sent to the device.
+            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
             WriteRejected: The device rejects the write.
             DeviceRequestFailed: The request failed for another reason. The subclass and ``category`` of the error
                 contain the reason.

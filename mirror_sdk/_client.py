@@ -62,9 +62,7 @@ if TYPE_CHECKING:
 
 
 class MirrorClient(WithAttributeSuggestions):
-    """A client of a device state mirror.
-
-    Any number of threads may use the client at the same time.
+    """A client of a device state mirror. Any number of threads may use one client at once.
 
     Where to find things::
 
@@ -390,7 +388,7 @@ class MirrorClient(WithAttributeSuggestions):
             InvalidValue: The value does not match the declaration of the path, or another argument is not valid.
             NotFound: The device does not exist.
             UnknownResource: The device does not have this resource.
-            PreconditionFailed: The desired value differs from ``if_match``. Nothing was sent to the device.
+            PreconditionFailed: The desired value is not the one in ``if_match``. Nothing was sent to the device.
             WriteRejected: The device rejects the write.
             DeviceRequestFailed: The request failed for another reason. The subclass and ``category`` of the error
                 contain the reason.

@@ -54,8 +54,8 @@ class Notification(WireModel):
         max_age: How many seconds the value stays fresh, or 0 if the device does not send this time.
         uid: A unique id of this entry, which stays the same if the server sends the entry again. Present in a poll with
             ``after``, or if the channel requested it.
-        original_ep: The name with which the device registers. A webhook receives this member only if its registration
-            requested it.
+        original_ep: The name with which the device registers. A webhook receives it only if its registration requested
+            it.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
             requested it. An extension.
     """
