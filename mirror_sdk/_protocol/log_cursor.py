@@ -96,7 +96,7 @@ class LogCursor:
             )
         entries = Entries(poll.message)
         if fault := entries.numbering_error(self.position, poll.cursor):
-            raise UnexpectedResponse(f"in the response to a poll {visible_line(fault)}")
+            raise UnexpectedResponse(f"the service returned invalid entries: {visible_line(fault)}; {CHECK_ADDRESS}")
         # Only after all checks, so that the next poll repeats an invalid response from the same position.
         self._backoff.succeeded()
         self.last_failure = None

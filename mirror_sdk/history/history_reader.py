@@ -173,7 +173,9 @@ class HistoryReader:
     def _finish(self, end: HistoryEnd) -> None:
         row_count = self._row_count - self._rows_before
         if end.row_count != row_count:
-            raise UnexpectedResponse(f"the history has {row_count} rows but announces {end.row_count}")
+            raise UnexpectedResponse(
+                f"the history has {row_count} rows but announces {end.row_count}; request it again"
+            )
         # The responses are read one after another. All of them are complete only up to the time of the first one.
         self._first_end = self._first_end or end
         if end.after is None:
