@@ -2,7 +2,7 @@
 """Readers of the notification log, and waits for its entries. Source: wire.md 4.
 
 No reader runs in the background, because the waiting thread reads the log itself. One of the threads that wait for a
-response reads for all of them. When that task leaves, the next one takes over. Only a :class:`Watch` owns a thread.
+response reads for all of them. When that thread leaves, the next one takes over. Only a :class:`Watch` owns a thread.
 """
 
 from __future__ import annotations
