@@ -83,8 +83,9 @@ def requests_frame(
     response. If the client is closed or asynchronous, the function reads nothing and uses the responses received so
     far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
 
-    requests: The results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and requests
-        that were not submitted.
+    Args:
+        requests: The results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and
+            requests that were not submitted.
         tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
         server: The address of the service.
 

@@ -108,8 +108,8 @@ class BinnedSegments:
     def table(self, columns: Sequence[TableColumn], cell: Ints | None = None, **cells: Any) -> pa.Table:
         """Build a table with one row for each of the cells; all cells by default.
 
-        columns: The columns, which include ``BIN_COLUMNS`` and ``COVERED``.
-            columns: The columns, ``BIN_COLUMNS`` and ``COVERED`` among them.
+        Args:
+            columns: The columns, which include ``BIN_COLUMNS`` and ``COVERED``.
             cell: The index of the cell of each row.
             cells: The other columns, as for :meth:`Timeline.table`.
         """
