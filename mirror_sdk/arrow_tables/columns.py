@@ -125,7 +125,7 @@ def documented(columns: Sequence[TableColumn]) -> Callable[[_Function], _Functio
 
     Docstrings also name the schema, because editors display the docstring from the source code, without the table.
 
-    Docstrings also name the schema, since editors display the text of the source.
+    Docstrings also contain the name of the schema, because editors display the docstring of the source code.
     """
 
     def document(function: _Function) -> _Function:

@@ -40,7 +40,7 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
     Args:
         batch: A batch of a fleet snapshot.
         paths: The path patterns. The table has a row for each resource that matches any pattern.
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         KeyError: The batch lacks a column.

@@ -89,7 +89,7 @@ class EventsTableBuilder:
     It converts the events in batches and does not store them.
 
     Args:
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
     """
 
     def __init__(self, *, raw: bool) -> None:

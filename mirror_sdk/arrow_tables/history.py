@@ -114,7 +114,7 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
 
     Args:
         batch: A batch that includes the bytes of the payloads.
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         KeyError: The batch lacks a column.
@@ -162,7 +162,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
         events: An Arrow events table with strings instead of categories. It has each entry once, in the order of the
             log.
         gap_intervals: The start and end of each interval in which no events could be received.
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
     """
     event = events["event"]
     is_observed = pc.equal(event, EventKind.OBSERVATION.value)
@@ -188,7 +188,7 @@ class HistoryTableBuilder:
     """A builder of the history table from consecutive tables; see :func:`mirror_sdk.frames.history_frame`.
 
     Args:
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
     """
 
     def __init__(self, *, raw: bool) -> None:

@@ -239,7 +239,7 @@ class StateRows:
     Args:
         sink: A function that accepts the chunks in order. It is called at least once.
         paths: The path patterns. ``None`` selects every resource.
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         InvalidValue: A pattern is invalid.

@@ -97,23 +97,23 @@ class Player(ClientClock):
         self._is_closed = False
 
     def new_async_id(self) -> str:
-        """See :class:`ClientClock`."""
+        """Return a new async-id, as :class:`ClientClock` defines it."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`ClientClock`."""
+        """Return the current time, as :class:`ClientClock` defines it."""
         return self._now
 
     def seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the monotonic clock, as :class:`ClientClock` defines it."""
         return self._seconds
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """See :class:`ClientClock`."""
+        """Return the start time of a device request, as :class:`ClientClock` defines it."""
         return self._started_seconds.get(self._recorded_ids.get(async_id, async_id), started)
 
     def received_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the last response, as :class:`ClientClock` defines it."""
         return self._seconds
 
     def waiting_seconds(self) -> float:

@@ -82,28 +82,28 @@ class CassetteRecorder(ClientClock):
         self._is_over = False
 
     def new_async_id(self) -> str:
-        """See :class:`ClientClock`."""
+        """Return a new async-id, as :class:`ClientClock` defines it."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """See :class:`ClientClock`."""
+        """Return the current time, as :class:`ClientClock` defines it."""
         return self._ended_at
 
     def seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the monotonic clock, as :class:`ClientClock` defines it."""
         return self._clock() - self._began
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """See :class:`ClientClock`."""
+        """Return the start time of a device request, as :class:`ClientClock` defines it."""
         with self._lock:
             return self._started_seconds.setdefault(async_id, started)
 
     def received_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the last response, as :class:`ClientClock` defines it."""
         return self._ended_seconds
 
     def waiting_seconds(self) -> float:
-        """See :class:`ClientClock`."""
+        """Return the time of the clock for waits, as :class:`ClientClock` defines it."""
         return self.seconds()
 
     def start(self, key: RequestKey, async_id: str | None) -> OpenExchange:

@@ -22,7 +22,7 @@ def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None,
         server: The address of the service.
 
     Returns:
-        A DataFrame with these columns, those of :data:`DEVICE_EVENTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DEVICE_EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -98,7 +98,7 @@ def drift_frame(
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
-        A DataFrame with these columns, those of :data:`DRIFT_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DRIFT_SCHEMA`, even if it has no rows:
 
         {columns}
 

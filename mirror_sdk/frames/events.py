@@ -27,7 +27,7 @@ def events_frame(
         server: The address of the service.
 
     Returns:
-        A DataFrame with these columns, those of :data:`EVENTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -35,11 +35,11 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
     Args:
         events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.
-        raw: Whether to add the payloads. The events table must contain them.
+        raw: Whether to add the columns with payloads. The events table must contain the payloads.
         tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A DataFrame with these columns, those of :data:`HISTORY_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`HISTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 

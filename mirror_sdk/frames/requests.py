@@ -90,7 +90,7 @@ def requests_frame(
         server: The address of the service.
 
     Returns:
-        A DataFrame with these columns, those of :data:`REQUESTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`REQUESTS_SCHEMA`, even if it has no rows:
 
         {columns}
 

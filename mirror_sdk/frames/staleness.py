@@ -71,7 +71,7 @@ def stale_devices(
         devices: The directory, as returned by ``client.devices.list()``, or its table.
 
     Returns:
-        A DataFrame with these columns, those of :data:`STALE_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`STALE_SCHEMA`, even if it has no rows:
 
         {columns}
 

@@ -41,7 +41,7 @@ def state_frame(
         tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A DataFrame with these columns, those of :data:`STATE_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`STATE_SCHEMA`, even if it has no rows:
 
         {columns}
 
@@ -63,7 +63,7 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
     """Return the table of devices: one row per device, in the order of the devices.
 
     Returns:
-        A DataFrame with these columns, those of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 

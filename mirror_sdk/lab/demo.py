@@ -34,7 +34,7 @@ _STOP_SECONDS = 15.0
 
 
 class DemoError(Exception):
-    """A package is missing, or a program did not start; the message says what to do."""
+    """The error for a missing package or a program that did not start. The message says what to do."""
 
     def _render_traceback_(self) -> list[str]:
         """Show only the error message in a notebook."""

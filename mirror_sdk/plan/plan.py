@@ -79,7 +79,7 @@ class Plan(PlanReport):
         A second call sends only writes that were not sent, and waits for writes that have not ended. It does not repeat
         a failed write; create a new plan for that. Each write keeps its async-id, so a device never executes it twice.
 
-        Ctrl-C has the effect of :meth:`stop`.
+        Ctrl-C has the same effect as :meth:`stop`.
 
         Args:
             concurrency: The maximum number of writes in flight at the same time.

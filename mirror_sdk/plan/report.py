@@ -96,7 +96,7 @@ class PlanReport(JsonForm):
     def frame(self) -> pd.DataFrame:
         """The plan table: one row per requested write, with the current value and the decision.
 
-        The rows are in the order of the writes. The columns, those of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
+        The rows are in the order of the writes. The table has the columns of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
 
         {columns}
 

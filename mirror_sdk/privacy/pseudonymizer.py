@@ -37,7 +37,7 @@ REPORT = "pseudonymized"
 _UNCHANGED_METADATA = (
     *("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows"),
 )
-"""The metadata that identify no device and no person."""
+"""The metadata that do not identify any device or person."""
 _FIXED = [field.name for field in (*STATE_SCHEMA, *EVENTS_SCHEMA, *HISTORY_SCHEMA) if categories_of(field)]
 _OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", "state", *_FIXED})
 """The columns whose strings are words of this package. A device may have such a word as its name."""
@@ -76,7 +76,7 @@ class Column:
 
 
 class Pseudonymizer:
-    """Replaces the personal data in the columns of one table, and counts the replacements.
+    """The replacement of personal data in the columns of one table. The replacements are counted.
 
     Args:
         key: The key of the pseudonyms.

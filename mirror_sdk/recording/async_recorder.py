@@ -113,7 +113,7 @@ class AsyncRecorder:
     def audit(self) -> Audit:
         """Check whether the recording is complete.
 
-        It reads all files and blocks the loop. Call it in a thread if the recording is large.
+        This reads all files and blocks the event loop. If the recording is large, call it in a thread.
 
         >>> async with await client.record(folder / "run.parquet") as recorder:
         ...     pass

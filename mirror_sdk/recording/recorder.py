@@ -113,7 +113,7 @@ class Recorder:
     def audit(self) -> Audit:
         """Check whether the recording is complete.
 
-        It reads all files.
+        This reads all files.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass

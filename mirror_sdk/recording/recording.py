@@ -342,7 +342,7 @@ class Recording:
                 ``polars`` for a ``polars.DataFrame``.
 
         Returns:
-            A table with these columns, those of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even if it has no rows:
+            A table with the columns of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even if it has no rows:
 
             {columns}
 

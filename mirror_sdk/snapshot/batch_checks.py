@@ -62,7 +62,7 @@ def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
 
 
 def require_paths(paths: Iterable[str]) -> None:
-    """Check that these are resource paths.
+    """Check that all strings are resource paths.
 
     Raises:
         ContractError: A path is invalid.
@@ -85,16 +85,16 @@ def require_all(name: str, column: pa.Array) -> None:
 
 
 def require_instants(name: str, column: pa.Array) -> None:
-    """Check that these are instants of the years 1 to 9999.
+    """Check that all times are in the years 1 to 9999.
 
     Raises:
-        ContractError: An instant is outside these years.
+        ContractError: A time is outside these years.
     """
     require_between(name, column.cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
 
 
 def require_between(name: str, column: pa.Array, lowest: int | None, highest: int | None) -> None:
-    """Check that numbers lie within inclusive bounds; ``None`` means unbounded.
+    """Check that numbers are within inclusive bounds. ``None`` means that there is no bound.
 
     Raises:
         ContractError: A number is out of bounds.

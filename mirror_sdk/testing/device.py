@@ -1,4 +1,4 @@
-"""The handle of a simulated device in a test."""
+"""A handle for a simulated device in a test."""
 
 from __future__ import annotations
 

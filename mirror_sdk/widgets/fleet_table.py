@@ -114,22 +114,22 @@ class FleetTable(WriterHost):
             ================  ===================  ===========================================================
             column            dtype                meaning
             ================  ===================  ===========================================================
-            device_id         string               the device
-            endpoint_name     string               its endpoint name
-            endpoint_type     category             its endpoint type
+            device_id         string               the id of the device
+            endpoint_name     string               the endpoint name of the device
+            endpoint_type     category             the endpoint type of the device
             state             category             registered or deregistered
-            queue_mode        boolean              whether it sleeps between contacts
-            created_at        datetime64[ms, UTC]  when it first registered
-            updated_at        datetime64[ms, UTC]  its last registration event
-            last_contact      datetime64[ms, UTC]  when anything last came from it
-            status            category             the worst that applies to it: failed, drifting, pending ...
-            resources         Int64                how many resources it has
-            failed            Int64                how many have a write that failed and was not acknowledged
-            drifting          Int64                how many differ from the desired value
-            pending           Int64                how many writes are pending
-            stale             Int64                how many values are stale
-            unconfirmed       Int64                how many have no report since the device accepted another value
-            last_reported_at  datetime64[ms, UTC]  when it last reported anything
+            queue_mode        boolean              whether the device sleeps between contacts
+            created_at        datetime64[ms, UTC]  the time of the first registration
+            updated_at        datetime64[ms, UTC]  the time of the last registration event
+            last_contact      datetime64[ms, UTC]  the time of the last contact
+            status            category             the worst status of the device, such as failed
+            resources         Int64                the number of resources
+            failed            Int64                the number of failed writes that were not acknowledged
+            drifting          Int64                the number of resources that differ from the desired value
+            pending           Int64                the number of pending writes
+            stale             Int64                the number of stale values
+            unconfirmed       Int64                the number of accepted writes that no report has confirmed
+            last_reported_at  datetime64[ms, UTC]  the time of the last report of any value
             ================  ===================  ===========================================================
 
             ``attrs["mirror"]`` contains ``taken_at``, ``devices`` (the number of devices of the fleet), ``complete``

@@ -69,8 +69,8 @@ class HistoryMethods:
                 which the clock is changed has 23 or 25 hours, and an hour that occurs twice has twice the number of
                 bins.
             how: One statistic or several. ``duration`` cannot be combined with others.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history. Rows before ``begin`` supply the values at that time.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -138,7 +138,7 @@ class HistoryMethods:
             below: The value must be less than this number. It can be combined with ``above``.
             equals: The value must be this number, boolean or string.
             per_interval: Whether to return one row for each interval, with its start and end.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -207,7 +207,7 @@ class HistoryMethods:
         ``silence_limit`` applies.
 
         Args:
-            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
+            silence_limit: The time without contact after which a registered device is absent; no limit by default.
             per_interval: Whether to return one row for each interval, with its start and end.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
@@ -273,7 +273,7 @@ class HistoryMethods:
             path: The path of the counter; ``*`` at the end matches anything.
             bin: The length of a bin, as in :meth:`resample`. By default, the result has one row per pair.
             per: The unit of time of a rate. For example, ``"1h"`` means the increase per hour.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -323,7 +323,7 @@ class HistoryMethods:
             paths: The resources, in the order of the columns; ``*`` at the end of a path matches anything.
             on: The length of a bin, as in :meth:`resample`.
             how: The statistic, as in :meth:`resample`, except ``duration``.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -381,8 +381,8 @@ class HistoryMethods:
             length: The length of both periods.
             bin: The length of a bin. By default, there is one bin for the entire period.
             how: The statistic, as in :meth:`resample`, except ``duration``.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             state: A state table at the start of the earlier period. It supplies the values before the first row.
 
         Returns:
@@ -430,7 +430,7 @@ class HistoryMethods:
         - ``silent``: from the time at which ``silence_limit`` after a contact has elapsed, to the next contact.
 
         Args:
-            silence_limit: How long a device may be silent before values are unknown; no limit by default.
+            silence_limit: The time without contact after which values are unknown; no limit by default.
             begin: Intervals that end before this time are omitted. The default is the start of the history, or the
                 first row if the table is not a history.
             end: Intervals that begin after this time are omitted. The default is the end of the history, or the last
@@ -479,7 +479,7 @@ class HistoryMethods:
         Args:
             longer_than: The largest delay that does not count as late, such as ``"1min"``. By default, only the order
                 of arrival counts.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
             begin: Changes before this time are omitted. The default is the start of the history. If the table is not a
                 history, all changes are included.
             end: Changes at or after this time are omitted. The default is the end of the history. If the table is not a
@@ -523,8 +523,8 @@ class HistoryMethods:
 
         Args:
             longer_than: The duration that an interval must exceed, such as ``"1h"``.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -567,7 +567,7 @@ class HistoryMethods:
         Gaps that affect all devices are at the top.
 
         Args:
-            silence_limit: How long a device may be silent before values are unknown; no limit by default.
+            silence_limit: The time without contact after which values are unknown; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -577,7 +577,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`gaps`.
+            InvalidValue: The table or an argument is invalid; see :meth:`gaps`.
 
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
@@ -603,7 +603,7 @@ class HistoryMethods:
         The plot has at most 30 devices, which are those with the longest absences.
 
         Args:
-            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
+            silence_limit: The time without contact after which a registered device is absent; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -614,7 +614,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`availability`.
+            InvalidValue: The table or an argument is invalid; see :meth:`availability`.
 
         >>> end = simulator.advance(300)
         >>> history = client.notifications.events_frame(after=0, timeout=0)
@@ -640,7 +640,7 @@ class HistoryMethods:
         Args:
             longer_than: The largest delay that does not count as late, such as ``"1min"``. By default, only the order
                 of arrival counts.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
             begin: Changes before this time are omitted. The default is the start of the history. If the table is not a
                 history, all changes are included.
             end: Changes at or after this time are omitted. The default is the end of the history. If the table is not a
@@ -650,7 +650,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`late_arrivals`.
+            InvalidValue: The table or an argument is invalid; see :meth:`late_arrivals`.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'delay (s)'
@@ -677,8 +677,8 @@ class HistoryMethods:
 
         Args:
             longer_than: The duration that an interval must exceed, such as ``"1h"``.
-            paths: The resources to include; all by default. ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device; no limit by default.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
@@ -689,7 +689,7 @@ class HistoryMethods:
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`unchanged`.
+            InvalidValue: The table or an argument is invalid; see :meth:`unchanged`.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)

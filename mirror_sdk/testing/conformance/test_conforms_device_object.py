@@ -89,7 +89,7 @@ def test_device_object_cannot_be_deleted(service: Service, device_id: str) -> No
 
 
 def test_unchanged_device_object_is_not_modified(service: Service, light: str) -> None:
-    """The extension uses ``ETag`` and ``If-None-Match``."""
+    """The headers ``ETag`` and ``If-None-Match`` are an extension."""
     path = f"/v3/devices/{light}/echo"
     tag = service.call("GET", path).headers.get("ETag")
     if tag is None:

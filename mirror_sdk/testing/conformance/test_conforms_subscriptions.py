@@ -50,7 +50,7 @@ def test_rules_are_deleted(service: Service) -> None:
 
 
 def test_if_match_on_rules_needs_the_current_etag(service: Service) -> None:
-    """The extension uses ``ETag``, ``If-None-Match`` and ``If-Match``."""
+    """The headers ``ETag``, ``If-None-Match`` and ``If-Match`` are an extension."""
     tag = service.call("GET", RULES).headers.get("ETag")
     if tag is None:
         pytest.skip("the server has no ETag on rules")

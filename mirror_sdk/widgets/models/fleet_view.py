@@ -39,7 +39,7 @@ class FleetView:
         status: The status of the visible devices, such as ``failed``. If empty, all devices are visible.
         search: The text that visible devices contain.
         sort_by: The column by which devices are sorted. If empty, they are sorted by status.
-        descending: Whether the order is descending.
+        descending: Whether the devices are sorted in descending order.
         resource: The path of the resource whose value and sparkline are displayed. If empty, the main value of each
             device is displayed.
     """

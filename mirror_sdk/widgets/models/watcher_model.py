@@ -497,7 +497,7 @@ class WatcherModel(Model):
 
         Args:
             path: The path of the file.
-            overwrite: Whether to replace an existing file, atomically.
+            overwrite: Whether to replace an existing file. The replacement is atomic.
 
         Returns:
             The path of the file.
