@@ -318,7 +318,7 @@ def with_metadata(table: pa.Table, metadata: Mapping[str, object]) -> pa.Table:
 def metadata_of_table(table: pa.Table) -> dict[str, Any]:
     """Return the metadata of a table.
 
-    They come from this package if present, or else from the ``attrs`` that pandas wrote.
+    The metadata of this package have precedence over the ``attrs`` that pandas wrote.
     """
     of_schema = table.schema.metadata or {}
     if _METADATA_KEY in of_schema:

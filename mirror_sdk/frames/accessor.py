@@ -297,8 +297,8 @@ class MirrorAccessor(HistoryMethods):
         Args:
             key: A secret string or bytes object of at least 16 bytes. The same key gives the same pseudonyms in every
                 table.
-            also: Additional strings to replace where they occur in other strings, such as names of devices that are not
-                in this table.
+            also: Additional personal strings, such as names of devices that are not in this table. Strings of the table
+                that contain them are replaced.
 
         Raises:
             InvalidValue: The key is too short or missing, the table is already pseudonymized, or it has values but no

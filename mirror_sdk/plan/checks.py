@@ -197,7 +197,7 @@ def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, Tar
             (one.device_id, one.path)
             for one in planned
             if one.is_awake
-            # A value that has expired may have changed, so it is read again.
+            # Writes that seem unnecessary are included, because an expired value may no longer be the requested one.
             and (one.may_be_sent or one.check is Check.ALREADY_SO)
             and _is_to_be_read(one.path, devices[one.device_id])
         )

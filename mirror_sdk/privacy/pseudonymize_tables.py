@@ -34,8 +34,8 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
         key: A secret string or bytes object of at least 16 bytes. Equal strings have equal pseudonyms in all tables
             with the same key. Without the key, no one can reverse the pseudonyms, but anyone with the key can test
             guessed names.
-        also: Additional strings to replace where they occur in other strings, such as names of devices that are not in
-            this table.
+        also: Additional personal strings, such as names of devices that are not in this table. Strings of the table
+            that contain them are replaced.
 
     Returns:
         A new table. A report is in ``pseudonymized`` of its metadata, which are in ``attrs["mirror"]`` for pandas and

@@ -66,8 +66,7 @@ class HistoryMethods:
         Args:
             bin: The length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. Bins follow the local clock. They are
                 counted from midnight if a day is a whole number of bins, else from Monday, January 5, 1970. A day on
-                which the clock is changed has 23 or 25 hours, and an hour that occurs twice has twice the number of
-                bins.
+                which the clock is changed has 23 or 25 hours, and an hour that occurs twice counts twice.
             how: One statistic or several. ``duration`` cannot be combined with others.
             silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.

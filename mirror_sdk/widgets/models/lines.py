@@ -110,7 +110,7 @@ def panel_title(lines: Sequence[Series]) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a name of a line or a resource without "Sensor Value", the main resource of every sensor."""
+    """Return a name without "Sensor Value", which is the main resource of every sensor."""
     return name.replace(f" · {_MAIN_RESOURCE}", "")
 
 
