@@ -1,10 +1,10 @@
-"""Tables for Arrow: their schemas, and the construction of their rows.
+"""Arrow tables: their schemas, and the functions that build their rows.
 
-A pyarrow schema defines each table in all of its forms; this package does not need pandas. The metadata of a table are
-in its schema, as JSON under ``mirror``.
+A pyarrow schema defines the columns of each table for all of its forms (pandas, Arrow and Polars). This package does
+not need pandas. The metadata of a table are in its schema, as JSON under the key ``mirror``.
 """
 
-# Imported first: it is an extra, and the error says how to install it.
+# Imported first, because pyarrow belongs to an optional extra: the error says how to install it.
 try:
     import pyarrow  # noqa: F401, ICN001
 except ModuleNotFoundError as _error:

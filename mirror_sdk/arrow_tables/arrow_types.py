@@ -1,4 +1,4 @@
-"""Types of Arrow tables for type checkers. pyarrow has no type annotations."""
+"""Types of Arrow objects for type checkers, because pyarrow has no type annotations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any, Protocol, runtime_checkable
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """An object that exports its columns to Arrow: ``pyarrow.Table``, ``polars.DataFrame``, a relation of DuckDB."""
+    """An object that exports its columns to Arrow.
+
+    Examples are a ``pyarrow.Table``, a ``polars.DataFrame`` and a DuckDB relation.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Export the rows as a stream of the Arrow C interface."""
@@ -19,14 +22,14 @@ class ArrowTable(ArrowStream, Protocol):
 
     Attributes:
         num_rows: The number of rows.
-        column_names: The names of its columns.
+        column_names: The names of the columns.
     """
 
     num_rows: int
     column_names: list[str]
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Return the rows, each with its cells by the names of their columns.
+        """Return the rows as dictionaries from column names to cells.
 
         >>> client.state_frame(paths=["/3303/*"], as_="arrow").to_pylist()[0]["path"]
         '/3303/0/5700'

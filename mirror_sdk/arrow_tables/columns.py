@@ -1,7 +1,8 @@
-"""Declarations of table columns, and helpers to build tables by column.
+"""Declarations of table columns, and helpers that build tables column by column.
 
-Each table is a tuple of :class:`TableColumn`, which defines names, types, order and meanings. The schema, the table in
-the docstring of its function, and the copies of members of the interface are derived from it.
+Each table is declared as a tuple of :class:`TableColumn`, which defines names, types, order and meanings. Three things
+are derived from it: the schema, the table in the docstring of the function, and the copying of members of the
+interface.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ STREAM_TYPES: Mapping[Kind, pa.DataType] = {
     "small integer": pa.int8(),
     "flag": pa.bool_(),
 }
-"""The types of the columns in streams of the service."""
+"""The types of the columns in Arrow streams that the service sends."""
 _CATEGORIES = b"categories"
 _METADATA_KEY = b"mirror"
 _OF_PANDAS = b"pandas"
@@ -54,11 +55,11 @@ _DTYPES: Mapping[pa.DataType, str] = {
     pa.duration("ms"): "timedelta64[ms]",
     INSTANT: "datetime64[ms, UTC]",
 }
-"""The names of column types in pandas; any other type is a category."""
+"""The names of column types in pandas. Any other type is a category."""
 
 
 def fixed_category(name: str, categories: Sequence[str], *, ordered: bool = False) -> pa.Field:
-    """Return the field of a column that always has these categories, in this order."""
+    """Return the field of a categorical column that always has these categories in this order."""
     arrow_type = pa.dictionary(pa.int8(), pa.string(), ordered=ordered)
     return pa.field(name, arrow_type, metadata={_CATEGORIES: " ".join(categories)})
 
@@ -71,12 +72,12 @@ TEXT_MEANING = (
 
 
 class Words(NamedTuple):
-    """The type of a category column that always has these categories, in this order.
+    """The type of a categorical column that always has these categories in this order.
 
     Attributes:
         words: The categories.
-        ordered: Whether their order has a meaning.
-        sent: The words of the interface for them, in the same order, if they differ.
+        ordered: Whether the order of the categories has a meaning.
+        sent: The strings that the service sends for the categories, in the same order, if they differ from ``words``.
     """
 
     words: Sequence[str]
@@ -89,12 +90,14 @@ class TableColumn:
     """The declaration of a column of a table.
 
     Attributes:
-        name: Its name.
-        type: Its type in Arrow.
-        meaning: The meaning of the column for the docstring. It includes the unit, unless the type has a unit.
-        source: The member of the interface that it copies, such as ``reported.revision``; empty if it is computed.
-        since: The version that added it: an earlier service does not send it. Empty if all services do.
-        is_raw: Whether the table has it only with ``raw=True``.
+        name: The name of the column.
+        type: The Arrow type of the column.
+        meaning: The meaning for the docstring, including the unit if the type does not contain it.
+        source: The member of the interface that the column copies, such as ``reported.revision``. It is empty if the
+            column is computed.
+        since: The version of the service that added the member; earlier services do not send it. It is empty if all
+            services send the member.
+        is_raw: Whether the table has the column only with ``raw=True``.
     """
 
     name: str
@@ -106,7 +109,7 @@ class TableColumn:
 
     @property
     def field(self) -> pa.Field:
-        """The field of the column in a schema."""
+        """The field of the column in an Arrow schema."""
         if isinstance(self.type, Words):
             return fixed_category(self.name, self.type.words, ordered=self.type.ordered)
         return pa.field(self.name, self.type)
@@ -120,11 +123,13 @@ def schema_of(columns: Iterable[TableColumn], *, raw: bool = False) -> pa.Schema
 def documented(columns: Sequence[TableColumn]) -> Callable[[_Function], _Function]:
     """Replace the line ``{columns}`` of a docstring by a table of these columns.
 
-    Docstrings also name the schema, since editors display the text of the source.
+    Docstrings also name the schema, because editors display the docstring from the source code, without the table.
+
+    Docstrings also contain the name of the schema, because editors display the docstring of the source code.
     """
 
     def document(function: _Function) -> _Function:
-        # Python removes docstrings with -OO.
+        # With -OO, Python removes docstrings.
         function.__doc__ = function.__doc__ and _INDENTED.sub(lambda found: indent(table, found[1]), function.__doc__)
         return function
 
@@ -147,7 +152,7 @@ def _docstring_table(columns: Sequence[TableColumn]) -> str:
 
 
 def value_fields(prefix: str) -> list[pa.Field]:
-    """Return the fields of the three typed columns of a value."""
+    """Return the fields of the three columns for the types of a value."""
     return [
         pa.field(f"{prefix}_num", pa.float64()),
         pa.field(f"{prefix}_text", pa.string()),
@@ -156,7 +161,7 @@ def value_fields(prefix: str) -> list[pa.Field]:
 
 
 def number(value: Value) -> float | None:
-    """Return a number, for a ``_num`` column."""
+    """Return a value for a ``_num`` column, which is ``None`` unless it is a number."""
     return float(value.python) if value.kind is ValueKind.NUMBER else None  # type: ignore[arg-type] # kind says so
 
 
@@ -164,17 +169,17 @@ _IN_TEXT_COLUMNS = frozenset({ValueKind.TEXT, ValueKind.TIME, ValueKind.OBJLINK,
 
 
 def text(value: Value) -> str | None:
-    """Return a text, an object link, a time, or the JSON text of a multiple resource, for a ``_text`` column."""
+    """Return a value for a ``_text`` column: a string, an object link, a time, or a multiple resource as JSON."""
     return plain_text(value) if value.kind in _IN_TEXT_COLUMNS else None
 
 
 def boolean(value: Value) -> bool | None:
-    """Return a boolean, for a ``_bool`` column."""
+    """Return a value for a ``_bool`` column, which is ``None`` unless it is a boolean."""
     return value.python if isinstance(value.python, bool) else None
 
 
 def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object]]:
-    """Return the three typed columns of values."""
+    """Return the three columns for the types of values."""
     return {
         f"{prefix}_num": [number(value) for value in values],
         f"{prefix}_text": [text(value) for value in values],
@@ -185,7 +190,10 @@ def value_columns(prefix: str, values: Sequence[Value]) -> dict[str, list[object
 def table_metadata(
     device_ids: Iterable[object], taken_at: datetime | None, *, complete: bool, server: str
 ) -> dict[str, object]:
-    """Return the metadata of a table, for ``attrs["mirror"]``. An empty table may have no instant."""
+    """Return the metadata of a table, for ``attrs["mirror"]``.
+
+    An empty table may have no timestamp.
+    """
     return {
         "taken_at": None if taken_at is None else write_timestamp(taken_at),
         "devices": len({one for one in device_ids if one is not None}),
@@ -195,65 +203,77 @@ def table_metadata(
 
 
 def to_table(columns: Mapping[str, Sequence[object]], schema: pa.Schema) -> pa.Table:
-    """Build a table with this schema from columns."""
+    """Build a table with this schema from a mapping of columns."""
     return pa.Table.from_arrays([_array(columns[field.name], field) for field in schema], schema=schema)
 
 
 def moment(name: str, value: object, now: Callable[[], datetime] = utc_now) -> str:
-    """Convert an instant to the text for ``attrs``.
+    """Convert a timestamp to the string for ``attrs``.
 
     Raises:
-        InvalidValue: The value is not a time, has no time zone, or is outside the years 1 to 9999 in UTC.
+        InvalidValue: The value is not a time, it has no time zone, or it is outside the years 1 to 9999 in UTC.
     """
     return write_timestamp(instant(name, value, now))
 
 
 def categories_of(field: pa.Field) -> list[str]:
-    """Return the categories of a column with fixed categories; empty for any other column."""
+    """Return the categories of a column with fixed categories. The list is empty for any other column."""
     categories: bytes = (field.metadata or {}).get(_CATEGORIES, b"")
     return categories.decode().split()
 
 
 def fixed_category_array(indices: pa.Array, field: pa.Field) -> pa.DictionaryArray:
-    """Build a column with fixed categories from the indices into them."""
+    """Build a column with fixed categories from the index of each category."""
     return pa.DictionaryArray.from_arrays(indices, categories_of(field), ordered=field.type.ordered)
 
 
 def own(column: pa.Array) -> pa.Array:
-    """Return a copy, since a slice of a batch would keep all of the batch in memory."""
+    """Return a copy of a column.
+
+    A slice of a batch would keep the entire batch in memory.
+    """
     return pa.concat_arrays([column])
 
 
 @lru_cache(maxsize=32)
 def nulls(length: int, kind: pa.DataType) -> pa.Array:
-    """Return a column of missing cells, of any type but a category. Unused pages of zeros are not allocated."""
-    # One buffer serves as validity (all missing), offsets (no text has a length) and values. There is one offset more
+    """Return a column of missing cells.
+
+    The type can be any type except a category. The operating system does not allocate unused pages of zeros.
+    """
+    # One buffer serves as validity (all missing), offsets (all strings are empty) and values. There is one more offset
     # than cells.
     zeros = pa.py_buffer(np.zeros(length + 1, np.int64))
     return pa.Array.from_buffers(kind, length, [zeros] * kind.num_buffers, length)
 
 
 def occurring(column: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return a category column with only the words that occur, since a slice would keep all words in memory."""
+    """Return a categorical column with only the categories that occur.
+
+    A slice would keep all categories in memory.
+    """
     words, indices = column.dictionary.cast(pa.string()), column.indices
     if indices[: len(words)].equals(pa.array(np.arange(len(words), dtype=np.int32))):
-        # The usual order, if the first device has all words.
+        # This is the usual order of the indices if the first device has all words.
         return words_at(own(indices), own(words))
     used = indices.dictionary_encode()
     return words_at(used.indices, words.take(used.dictionary))
 
 
 def words_at(index: pa.Array, words: pa.StringArray) -> pa.DictionaryArray:
-    """Build a category column from indices into words, which may repeat or be missing."""
+    """Build a categorical column from indices into words.
+
+    Words may be repeated or missing.
+    """
     encoded = words.dictionary_encode()
     if len(encoded.dictionary) == len(words):
         return pa.DictionaryArray.from_arrays(index.cast(pa.int32()), words)
-    # These indices come from the dictionary itself, so Arrow need not check them.
+    # These indices come from the dictionary itself, so Arrow does not need to check them.
     return pa.DictionaryArray.from_arrays(at(index, encoded.indices), encoded.dictionary, safe=False)
 
 
 def at(index: pa.Array, numbers: pa.Int32Array) -> pa.Int32Array:
-    """Return the number at each index."""
+    """Return the element of ``numbers`` at each index."""
     if not index.null_count and not numbers.null_count and len(numbers.unique()) == 1:
         return pa.array(np.full(len(index), numbers[0].as_py(), np.int32))
     return numbers.take(index)
@@ -268,14 +288,19 @@ def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
 
 
 def concat_columns(tables: list[pa.Table]) -> dict[str, pa.ChunkedArray]:
-    """Return the columns of the concatenated tables. The list is emptied, so that only the columns stay in memory."""
+    """Return the columns of the concatenated tables.
+
+    The list is emptied, so that only the columns stay in memory.
+    """
     table = pa.concat_tables(tables)
     tables.clear()
     return dict(zip(table.column_names, table.columns, strict=True))
 
 
 def concat_with_metadata(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None) -> pa.Table:
-    """Concatenate tables, with one dictionary for each category column. The list is emptied.
+    """Concatenate tables, with one dictionary for each categorical column.
+
+    The list is emptied to save memory.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
@@ -291,7 +316,10 @@ def with_metadata(table: pa.Table, metadata: Mapping[str, object]) -> pa.Table:
 
 
 def metadata_of_table(table: pa.Table) -> dict[str, Any]:
-    """Return the metadata of a table: the metadata of this package, or else the ``attrs`` that pandas wrote."""
+    """Return the metadata of a table.
+
+    The metadata of this package have precedence over the ``attrs`` that pandas wrote.
+    """
     of_schema = table.schema.metadata or {}
     if _METADATA_KEY in of_schema:
         metadata: dict[str, Any] = json.loads(of_schema[_METADATA_KEY])
@@ -301,7 +329,7 @@ def metadata_of_table(table: pa.Table) -> dict[str, Any]:
 
 
 def table_in_zone(table: pa.Table, tz: str) -> pa.Table:
-    """Return the table with its times in another zone, such as ``Europe/Berlin``.
+    """Return the table with its times in another time zone, such as ``Europe/Berlin``.
 
     Raises:
         InvalidValue: There is no such time zone.

@@ -1,6 +1,6 @@
-"""Builds the state table from the batches of a fleet snapshot, column by column.
+"""Construction of the state table from the batches of a fleet snapshot, column by column.
 
-A batch has one row per device, with a list of its resources and the bytes of each payload. The result equals the result
+A batch has one row per device, with a list of the resources and the bytes of each payload. The result equals the result
 of :func:`mirror_sdk.frames.state_frame` for the same devices.
 """
 
@@ -39,8 +39,8 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
 
     Args:
         batch: A batch of a fleet snapshot.
-        paths: Patterns; a resource that matches any of them is a row.
-        raw: Whether to add the payloads.
+        paths: The path patterns. The table has a row for each resource that matches any pattern.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         KeyError: The batch lacks a column.
@@ -73,18 +73,18 @@ def state_of_batch(batch: pa.RecordBatch, *, paths: Sequence[str] | None, raw: b
 
 
 def concatenated(tables: Sequence[pa.Table], *, raw: bool = False) -> pa.Table:
-    """Concatenate tables, with the categories in the order in which they occur."""
+    """Concatenate tables. The categories are in the order in which they occur."""
     return pa.concat_tables(tables).unify_dictionaries() if tables else state_table([], paths=None, raw=raw)[0]
 
 
 class _Resources:
-    """All resources of the devices of a batch, one after another."""
+    """All resources of the devices in a batch. They are stored in one array, in the order of the devices."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         lists = batch.column("resources")
         self._counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         self.begins = np.cumsum(self._counts) - self._counts
-        """The index of the first resource of each device."""
+        """The index of the first resource of each device in that array."""
         self.struct = lists.flatten()
         self.path = occurring(self["path"])
 
@@ -92,11 +92,14 @@ class _Resources:
         return self.struct.field(name)
 
     def devices(self) -> npt.NDArray[np.int64]:
-        """Return the number of the device of each resource."""
+        """Return the index of the device of each resource."""
         return np.repeat(np.arange(len(self._counts)), self._counts)
 
     def of_devices(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the columns of the device. Devices without resources do not become categories."""
+        """Return the columns that describe the device.
+
+        Devices without resources do not become categories.
+        """
         has_resources = self._counts > 0
         counts = self._counts[has_resources]
         index = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
@@ -107,7 +110,7 @@ class _Resources:
 
 
 class _Desired:
-    """All desired values of a batch, each with the number of its resource."""
+    """All desired values of a batch, with the index of the resource of each value."""
 
     def __init__(self, batch: pa.RecordBatch, resources: _Resources) -> None:
         lists = batch.column("desired")
@@ -115,7 +118,7 @@ class _Desired:
         self._row_count = len(resources.path)
         if len(self.struct):
             begins = np.repeat(resources.begins, lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
-            # The service counts the resources of each device from 0.
+            # In a batch, the resources of each device are numbered from 0.
             rows = begins + self["resource"].to_numpy(zero_copy_only=False)
             index = np.full(self._row_count, -1)
             index[rows] = np.arange(len(rows))
@@ -129,18 +132,18 @@ class _Desired:
         return self.struct.field(name)
 
     def scatter(self, column: pa.Array) -> pa.Array:
-        """Return a column with a row for each resource."""
+        """Return a column with one row for each resource, with nulls for resources without a desired value."""
         if column.null_count == len(column):
             return nulls(self._row_count, column.type)
         return column.take(self._indices)
 
 
 _STREAMED = {column.source: column.name for column in COLUMNS if column.is_in_stream}
-"""The name of each member in a batch."""
+"""The name of the column for each streamed member of the interface."""
 
 
 def _copies(resources: _Resources, desired: _Desired, columns: Sequence[TableColumn]) -> Iterator[tuple[str, pa.Array]]:
-    """Yield the columns that are copies of columns of a batch."""
+    """Yield the columns that are copied from columns of a batch."""
     for column in columns:
         if (name := _STREAMED.get(column.source)) is None:
             continue
@@ -153,12 +156,15 @@ def _copies(resources: _Resources, desired: _Desired, columns: Sequence[TableCol
 
 
 def _typed(struct: pa.StructArray, name: str, field: pa.Field) -> pa.Array:
-    """Return a column of a batch in the type of the table, with nulls if the service does not send it."""
+    """Convert a column of a batch to the type of the table.
+
+    The result has only nulls if the service does not send the column.
+    """
     kind = field.type.index_type if pa.types.is_dictionary(field.type) else field.type
     if struct.type.get_field_index(name) < 0:
         return nulls(len(struct), kind)
     found = struct.field(name)
-    # Texts are dictionary-encoded in a batch.
+    # Strings are dictionary-encoded in a batch.
     return found if found.type == kind else found.cast(kind)
 
 
@@ -167,7 +173,7 @@ def _copied(column: pa.Array) -> pa.Array:
 
 
 def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
-    """Return the columns that depend only on the path; each path is parsed once."""
+    """Return the columns that depend only on the path. Each path is parsed once."""
     paths = path.dictionary.to_pylist()
     ids = list(map(path_numbers, paths))
     definitions = list(map(lookup, paths))
@@ -180,7 +186,10 @@ def _of_paths(path: pa.DictionaryArray) -> dict[str, pa.Array]:
 
 
 def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
-    """Return the unit that resource 5701 of an object instance names, else the declared one."""
+    """Return the unit of each resource.
+
+    It is the value of resource 5701 of the same object instance, or else the declared unit.
+    """
     paths = resources.path.dictionary.to_pylist()
     declared = declared_units(paths)
     index = resources.path.indices.to_numpy(zero_copy_only=False)
@@ -189,7 +198,8 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
     if not len(naming):
         return words_at(resources.path.indices, declared)
     instances = pa.array(map(instance_of, paths), pa.string()).dictionary_encode()
-    # Device and object instance as one number, so that one search finds the naming resource of every row.
+    # The device and the object instance are combined into one number, so one search finds the unit resource of every
+    # row.
     keys = resources.devices() * len(instances.dictionary) + instances.indices.to_numpy()[index]
     named = np.flatnonzero(is_in_unit)
     found = pc.index_in(pa.array(keys[named]), pa.array(keys[naming])).fill_null(-1).to_numpy()
@@ -201,14 +211,14 @@ def _units(resources: _Resources, reported: TypedColumns) -> pa.DictionaryArray:
 
 
 def _only(table: pa.Table, path: pa.DictionaryArray, patterns: Sequence[str]) -> pa.Table:
-    """Select the rows whose path matches, and the categories that still occur."""
+    """Select the rows whose path matches a pattern, and the categories that still occur."""
     is_selected = pa.array([matches_any(patterns, one) for one in path.dictionary.to_pylist()], pa.bool_())
     rows = is_selected.take(path.indices)
     return table if pc.all(rows).as_py() else reencoded(table.filter(rows))
 
 
 def reencoded(table: pa.Table) -> pa.Table:
-    """Return the table with only the categories that occur, in the order of their occurrence."""
+    """Return the table with only the categories that occur, in the order of their first occurrence."""
     if not table.num_rows:
         # Arrow drops the categories of a column without chunks.
         return state_table([], paths=None, raw="reported_raw" in table.column_names)[0]

@@ -1,4 +1,4 @@
-"""The rows of the device events table, one per event."""
+"""The rows of the device events table, with one row per event."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ DEVICE_EVENTS_COLUMNS = (
     ),
     TableColumn("description", CATEGORY, "what happened, in the words of the service", "description"),
 )
-"""The device events table; a source is a member of :class:`mirror_sdk.wire.device_events.DeviceEvent`."""
+"""The columns of the device events table.
+
+The source of a column is a member of :class:`mirror_sdk.wire.device_events.DeviceEvent`.
+"""
 
 DEVICE_EVENTS_SCHEMA = schema_of(DEVICE_EVENTS_COLUMNS)
-"""The device events table."""
+"""The schema of the device events table."""
 
 
 def device_events_table(events: Sequence[DeviceEvent], *, server: str) -> tuple[list[pa.Table], dict[str, object]]:

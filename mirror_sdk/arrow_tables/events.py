@@ -1,4 +1,4 @@
-"""The rows of the events table, one per entry of the notification log."""
+"""The rows of the events table, with one row per entry of the notification log."""
 
 from __future__ import annotations
 
@@ -55,16 +55,19 @@ EVENTS_COLUMNS = (
     TableColumn("category", CATEGORY, "why a device request failed", "category"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
-"""The events table; a source is an attribute of :class:`mirror_sdk.Event`."""
+"""The columns of the events table. The source of a column is an attribute of :class:`mirror_sdk.Event`."""
 
 EVENTS_SCHEMA = schema_of(EVENTS_COLUMNS)
-"""The events table without its raw column."""
+"""The schema of the events table without its raw column."""
 
 EVENTS_RAW_SCHEMA = schema_of(EVENTS_COLUMNS, raw=True)
-"""The events table with ``raw=True``."""
+"""The schema of the events table with ``raw=True``."""
 
 EVENTS_AT_A_TIME = 100
-"""The number of events that are in memory before they become columns: too few to trigger the garbage collector."""
+"""The number of events that are in memory before they become columns.
+
+It is too small to trigger the garbage collector.
+"""
 _ROWS_AT_A_TIME = 10_000
 
 _LEAST_STATUS, _MOST_STATUS = -(2**15), 2**15 - 1
@@ -72,7 +75,7 @@ _PLAIN = [column.source for column in EVENTS_COLUMNS if column.source]
 
 
 def build_events(events: Iterable[Event], *, raw: bool) -> EventsTableBuilder:
-    """Return a builder to which all events were added."""
+    """Return a builder that contains all of the events."""
     builder = EventsTableBuilder(raw=raw)
     remaining = iter(events)
     while batch := list(islice(remaining, EVENTS_AT_A_TIME)):
@@ -81,10 +84,12 @@ def build_events(events: Iterable[Event], *, raw: bool) -> EventsTableBuilder:
 
 
 class EventsTableBuilder:
-    """Builds the events table in batches, without storing the events.
+    """A builder of the events table.
+
+    It converts the events in batches and does not store them.
 
     Args:
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
     """
 
     def __init__(self, *, raw: bool) -> None:
@@ -101,14 +106,14 @@ class EventsTableBuilder:
             self._end_table()
 
     def skip(self, event: Event) -> None:
-        """Record an event that is not a row of the table, but may name the unit of rows."""
+        """Record an event that does not become a row of the table, but may contain the unit of rows."""
         if event.path is not None and names_unit(event.path):
             self._naming.append(event)
 
     def unitless(self) -> Unitless | None:
-        """Return the resources whose units their devices name, after all events were added."""
+        """Return the resources whose units come from their devices. Call it after all events were added."""
         self._end_table()
-        # Each table has its own dictionary, and Arrow cannot group rows by several dictionaries.
+        # Each table has a separate dictionary, and Arrow cannot group rows by several dictionaries.
         return unitless(pa.concat_tables(self._tables).unify_dictionaries())
 
     def finish(
@@ -117,9 +122,9 @@ class EventsTableBuilder:
         """Return the table of all events and its metadata; see :func:`mirror_sdk.frames.events_frame`.
 
         Args:
-            server: Address of the service.
-            position: The position to continue from.
-            state: A state table with the units that devices name.
+            server: The address of the service.
+            position: The position in the log to continue from.
+            state: A state table with the units that devices reported.
         """
         self._end_table()
         table = pa.concat_tables(self._tables)
@@ -139,7 +144,7 @@ class EventsTableBuilder:
 
 
 def event_columns(events: Iterable[Event]) -> dict[str, list[object]]:
-    """Return the columns of the events table, with ``value_raw``. The events are read in batches."""
+    """Return the columns of the events table, including ``value_raw``. The events are read in batches."""
     columns = _columns_of([])
     remaining = iter(events)
     while batch := list(islice(remaining, EVENTS_AT_A_TIME)):
@@ -159,12 +164,15 @@ def _columns_of(rows: Sequence[Event]) -> dict[str, list[object]]:
 
 
 def _copied(name: str, rows: Sequence[Event]) -> list[object]:
-    """Copy an attribute to a column. A string or number that Arrow cannot store must not affect the other events."""
+    """Copy an attribute to a column.
+
+    If Arrow cannot store a string or number, only that event is affected.
+    """
     cells = [getattr(event, name) for event in rows]
     if name == "status":
         return [one if isinstance(one, int) and _LEAST_STATUS <= one <= _MOST_STATUS else None for one in cells]
     return [
-        # Lone surrogates, which JSON can contain and UTF-8 cannot.
+        # Lone surrogates are valid in JSON but not in UTF-8.
         one.encode(errors="backslashreplace").decode() if isinstance(one, str) and not one.isascii() else one
         for one in cells
     ]

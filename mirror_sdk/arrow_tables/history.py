@@ -1,4 +1,7 @@
-"""The rows of the history table, one per event, from the service's history or from the notification log."""
+"""The rows of the history table, with one row per event.
+
+The events come from the history of the service or from the notification log.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.history import EVENT_KINDS, ORIGINS
 
 HISTORY_EVENTS = tuple("write" if word == "desired" else word for word in EVENT_KINDS)
-"""The kinds of events; the interface calls the completion of a write ``desired``."""
+"""The kinds of events in the table. The interface calls the completion of a write ``desired``."""
 
 HISTORY_COLUMNS = (
     TableColumn("device_id", CATEGORY, "the device; NA in a gap of the service itself", "device_id"),
@@ -87,13 +90,16 @@ HISTORY_COLUMNS = (
     TableColumn("until", INSTANT, "the end of a gap", "until"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
-"""The history table; a source is a member of :class:`mirror_sdk.wire.history.HistoryRow`."""
+"""The columns of the history table.
+
+The source of a column is a member of :class:`mirror_sdk.wire.history.HistoryRow`.
+"""
 
 HISTORY_SCHEMA = schema_of(HISTORY_COLUMNS)
-"""The history table without its raw column."""
+"""The schema of the history table without its raw column."""
 
 HISTORY_RAW_SCHEMA = schema_of(HISTORY_COLUMNS, raw=True)
-"""The history table with ``raw=True``."""
+"""The schema of the history table with ``raw=True``."""
 
 _REGISTRATIONS = ["registration", "reg_update", "deregistration", "expired"]
 
@@ -101,14 +107,14 @@ GapInterval: TypeAlias = "tuple[datetime | None, datetime | None]"
 
 
 def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
-    """Return the history table of a batch of the service's history.
+    """Return the history table for a batch of the history of the service.
 
-    The types of values come from their content type or the object definitions. Words unknown to this version are
-    missing.
+    The types of values come from their content type or from the object definitions. Category words that are unknown to
+    this version become missing values.
 
     Args:
-        batch: A batch, with the bytes of the payloads.
-        raw: Whether to add the payloads.
+        batch: A batch that includes the bytes of the payloads.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         KeyError: The batch lacks a column.
@@ -132,7 +138,7 @@ def history_of_batch(batch: pa.RecordBatch, *, raw: bool = False) -> pa.Table:
 
 
 def _copied(found: pa.Array, column: TableColumn) -> pa.Array:
-    """Return a column of a batch in the type of the table."""
+    """Convert a column of a batch to the type of the table."""
     if isinstance(column.type, Words):
         if pa.types.is_integer(found.type):
             return fixed_category_array(found, column.field)
@@ -141,24 +147,26 @@ def _copied(found: pa.Array, column: TableColumn) -> pa.Array:
 
 
 def _reasons(category: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the reasons of failed writes as sentences; several categories may have the same one."""
+    """Return the reasons of failed writes as sentences. Several error categories may have the same sentence."""
     sentences = [failure_reason(word, "PUT") for word in category.dictionary.to_pylist()]
     return words_at(category.indices, pa.array(sentences, pa.string()))
 
 
 def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (), *, raw: bool = False) -> pa.Table:
-    """Return the history table of an events table: its observations, read values, and registrations.
+    """Return the history table for an events table: its observations, read values, and registrations.
 
-    :func:`mirror_sdk.frames.history_frame` lists what the notification log, and so the table, lacks.
+    :func:`mirror_sdk.frames.history_frame` lists what such a table lacks, because the notification log does not contain
+    it.
 
     Args:
-        events: An events table for Arrow with strings instead of categories; each entry once, in the order of the log.
-        gap_intervals: The start and end of each interval in which nothing could be received.
-        raw: Whether to add the payloads.
+        events: An Arrow events table with strings instead of categories. It has each entry once, in the order of the
+            log.
+        gap_intervals: The start and end of each interval in which no events could be received.
+        raw: Whether to add the columns with payloads.
     """
     event = events["event"]
     is_observed = pc.equal(event, EventKind.OBSERVATION.value)
-    # The response to a write or an execution has no value.
+    # The response to a write or to an execute operation has no value.
     has_value = pc.not_equal(pc.fill_null(events["value_kind"], ""), ValueKind.NONE.value)
     is_read = pc.and_(pc.equal(event, EventKind.ASYNC_RESPONSE.value), has_value)
     is_value = pc.or_(is_observed, is_read)
@@ -169,7 +177,7 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
     rows = typed.filter(pc.or_(is_value, pc.is_in(event, pa.array(_REGISTRATIONS))))
     schema = schema_of(HISTORY_COLUMNS, raw=raw)
     columns = {name: rows[name].combine_chunks() for name in schema.names if name in rows.column_names}
-    # If a device does not send the time of a change, the receipt is used.
+    # If a device does not send the time of a change, the time of receipt is used.
     columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
     columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in ("status", "category")}
     table = pa.concat_tables([_of_texts(columns, schema, rows.num_rows), _of_gap_intervals(gap_intervals, schema)])
@@ -177,36 +185,36 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
 
 
 class HistoryTableBuilder:
-    """Builds the history table from consecutive tables; see :func:`mirror_sdk.frames.history_frame`.
+    """A builder of the history table from consecutive tables; see :func:`mirror_sdk.frames.history_frame`.
 
     Args:
-        raw: Whether to add the payloads.
+        raw: Whether to add the columns with payloads.
     """
 
     def __init__(self, *, raw: bool) -> None:
         self._tables = [schema_of(HISTORY_COLUMNS, raw=raw).empty_table()]
 
     def add(self, table: pa.Table) -> None:
-        """Append rows."""
+        """Append the rows of a table."""
         self._tables.append(table)
 
     def without_rows(self, device_ids: Iterable[str]) -> list[str]:
-        """Return the devices without rows, after all rows were added."""
+        """Return the devices that have no rows. Call it after all rows were added."""
         present = set(self._join()["device_id"].unique().to_pylist())
         return [device_id for device_id in device_ids if device_id not in present]
 
     def unitless(self) -> Unitless | None:
-        """Return the resources whose units their devices name, after all rows were added."""
+        """Return the resources whose units come from their devices. Call it after all rows were added."""
         return unitless(self._join())
 
     def finish(
         self, metadata: Mapping[str, object], *, units: NamedUnits | None = None
     ) -> tuple[list[pa.Table], dict[str, object]]:
-        """Return the table of all rows and its metadata; can be called once.
+        """Return the table of all rows and its metadata. It can be called only once.
 
         Args:
             metadata: The metadata that do not depend on the rows.
-            units: Sources of the units that devices name.
+            units: The sources of the units that devices reported.
         """
         table = self._join()
         self._tables.clear()
@@ -214,26 +222,29 @@ class HistoryTableBuilder:
         return [table if units is None else with_units(table, units)], {**metadata, **of_rows}
 
     def _join(self) -> pa.Table:
-        # The result replaces the tables, since several methods need it and each copy would take as much memory.
+        # The result replaces the tables, because several methods need it and each copy would take as much memory again.
         self._tables = [pa.concat_tables(self._tables).unify_dictionaries()]
         return self._tables[0]
 
 
 def _words(column: pa.Array) -> pa.DictionaryArray:
-    """Return a category column with only the words that occur."""
+    """Return a categorical column with only the words that occur."""
     if pa.types.is_dictionary(column.type):
         return occurring(column)
     return column.cast(pa.string()).dictionary_encode()
 
 
 def _without_nulls(path: pa.DictionaryArray) -> pa.DictionaryArray:
-    """Return the paths with another value for nulls. Rows without a path have no value, so it is never used."""
+    """Return the paths with a filler instead of nulls.
+
+    Rows without a path have no value, so the filler is never used.
+    """
     words = path.dictionary if len(path.dictionary) else pa.array([""])
     return pa.DictionaryArray.from_arrays(path.indices.fill_null(0), words)
 
 
 def _fixed_categories(column: pa.Array, field: pa.Field, categories: Sequence[str]) -> pa.DictionaryArray:
-    """Convert a column of strings to fixed categories; any other string becomes missing."""
+    """Convert a column of strings to fixed categories. Any other string becomes a missing value."""
     words = _words(column)
     codes = pc.index_in(words.dictionary, pa.array(categories)).cast(field.type.index_type)
     return fixed_category_array(codes.take(words.indices), field)
@@ -246,7 +257,10 @@ def has_gap(table: pa.Table) -> bool:
 
 
 def _of_texts(columns: dict[str, pa.Array], schema: pa.Schema, length: int) -> pa.Table:
-    """Build a table from columns in which categories are strings; other columns are missing."""
+    """Build a table from columns in which categories are strings.
+
+    Columns that are not in ``columns`` have only nulls.
+    """
     cells = {name: columns.get(name, pa.nulls(length, schema.field(name).type)) for name in schema.names}
     for field in schema:
         if pa.types.is_dictionary(field.type):
@@ -266,7 +280,10 @@ def _of_gap_intervals(gap_intervals: Sequence[GapInterval], schema: pa.Schema) -
 
 
 def _in_order(table: pa.Table) -> pa.Table:
-    """Sort rows like the service, missing values first. The sort is stable for rows of one instant."""
+    """Sort rows in the same way as the service, with missing values first.
+
+    The sort is stable for rows with the same time.
+    """
     keys = {name: pc.fill_null(table[name].cast(pa.string()), "") for name in ("device_id", "path")}
     keys["changed_at"] = pc.fill_null(table["changed_at"].cast(pa.int64()), np.iinfo(np.int64).min)
     keys["position"] = pa.array(np.arange(table.num_rows))

@@ -1,9 +1,8 @@
-"""Decodes many payloads into typed columns.
+"""Bulk conversion of payloads to typed columns.
 
-Arrow decodes the plain payloads, and :func:`mirror_sdk.values.decode` the others.
-
-A payload is plain if it is a number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the
-columns with the results of decoding value by value.
+Arrow decodes plain payloads, and :func:`mirror_sdk.values.decode` decodes all others. A payload is plain if it is a
+number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the columns with the result of
+decoding each value separately.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _TYPES = {kind: code for code, kind in enumerate(ResourceType)}
 _BY_VALUE = len(_TYPES)
 _NO_VALUE = len(_TYPES) + 1
 _DECLARED = [*ResourceType, None]
-# Short enough that no float overflows or underflows.
+# These numbers are so short that no float overflows or underflows.
 _FLOAT = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _INTEGER = r"^-?[0-9]{1,18}$"
 _UNSIGNED = r"^[0-9]{1,18}$"
@@ -36,12 +35,15 @@ _DIGITS = b"0123456789"
 _POINT, _MINUS = b".", b"-"
 _FEW_PAIRS = 256
 _SHORT = 16
-"""A number with so few characters matches both patterns, or has the same value when it is decoded by itself."""
+"""The maximum length of a short number.
+
+A number of at most this length matches both patterns, or it has the same value when it is decoded separately.
+"""
 _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class TypedColumns(NamedTuple):
-    """Typed values of payloads; ``kind`` is an index into the members of ``ValueKind``."""
+    """The typed values of payloads. ``kind`` is an index into the members of ``ValueKind``."""
 
     kind: pa.Array
     num: pa.Array
@@ -56,7 +58,10 @@ class _Payloads(NamedTuple):
 
 
 def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
-    """Return the typed columns of payloads, each with its content type and resource path. Null means no value."""
+    """Return the typed columns of payloads.
+
+    Each payload has a content type and a resource path. A null payload means that there is no value.
+    """
     if raw.null_count == len(raw):
         return _Columns(len(raw)).finish()
     payloads = _Payloads(raw, content_types, paths)
@@ -72,7 +77,7 @@ def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths:
 
 
 class _Columns:
-    """Columns that are being filled; the other rows have no value."""
+    """Columns that are being filled. Rows that were not filled have no value."""
 
     def __init__(self, length: int) -> None:
         self._kind = np.full(length, _KINDS[ValueKind.NONE], np.int8)
@@ -107,7 +112,7 @@ class _Columns:
         )
 
     def _where(self, rows: Rows) -> Rows | slice:
-        """Return a slice for all rows, since indexing with an array would be slower."""
+        """Return a slice if all rows are selected, because indexing with an array would be slower."""
         return slice(None) if len(rows) == len(self._kind) else rows
 
     def _of_kind(self, kind: ValueKind, values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
@@ -127,7 +132,10 @@ class _Columns:
 
 
 def _type_of_all(payloads: _Payloads) -> int | None:
-    """Return the common type of all payloads, if every combination of content type and path has the same type."""
+    """Return the common type of all payloads.
+
+    The result is ``None`` unless every combination of content type and path has the same type.
+    """
     names, paths = payloads.content_types.dictionary, payloads.paths.dictionary
     if payloads.raw.null_count or payloads.content_types.null_count or len(names) * len(paths) > _FEW_PAIRS:
         return None
@@ -136,7 +144,7 @@ def _type_of_all(payloads: _Payloads) -> int | None:
 
 
 def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
-    """Return the type of each payload, determined once for each pair of content type and path."""
+    """Return the type of each payload. It is determined once for each pair of content type and path."""
     names = [*payloads.content_types.dictionary.to_pylist(), None]
     paths = payloads.paths.dictionary.to_pylist()
     of_content = payloads.content_types.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
@@ -148,7 +156,7 @@ def _types(payloads: _Payloads) -> npt.NDArray[np.int8]:
 
 
 def _occurring(codes: npt.NDArray[Any]) -> list[int]:
-    """Return the numbers that occur. They are small, so counting is faster than sorting."""
+    """Return the numbers that occur. The numbers are small, so counting is faster than sorting."""
     found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
     return found
 
@@ -173,7 +181,7 @@ def _read_by_value(payloads: _Payloads, columns: _Columns, rows: Rows) -> None:
     chosen = pa.array(rows)
     values = list(map(decode, *(column.take(chosen).to_pylist() for column in payloads)))
     kinds = np.array([_KINDS[value.kind] for value in values], np.int8)
-    # This sets the kind of all rows, also of those without a string.
+    # This sets the kind of all rows, including those without a string.
     columns.put_texts(rows, pa.array([text(value) for value in values], pa.string()), kinds)
     is_number, is_boolean = kinds == _KINDS[ValueKind.NUMBER], kinds == _KINDS[ValueKind.BOOLEAN]
     columns.put_numbers(rows[is_number], [found for value in values if (found := number(value)) is not None])
@@ -182,12 +190,12 @@ def _read_by_value(payloads: _Payloads, columns: _Columns, rows: Rows) -> None:
 
 _IsPlain: TypeAlias = npt.NDArray[np.bool_]
 _Reader: TypeAlias = Callable[[_Columns, Rows, pa.BinaryArray], _IsPlain]
-"""Writes the plain payloads into the columns, and returns which payloads are plain."""
+"""A function that writes the plain payloads into the columns and returns which payloads are plain."""
 
 
 def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
     def read(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
-        # Matching a pattern would double the time.
+        # Matching a pattern would take twice as long.
         if (numbers := _all_short(raw, kind, signs)) is not None:
             columns.put_numbers(rows, numbers)
             return np.ones(len(rows), np.bool_)
@@ -199,19 +207,19 @@ def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
 
 
 def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDArray[Any] | None:
-    """Return the numbers, if the bytes of all payloads together show that each is a short number; else ``None``.
+    """Return the numbers if all payloads together can be recognized as short numbers, else ``None``.
 
     Args:
         raw: The payloads, without nulls.
         kind: The type of the numbers.
-        signs: The characters that are allowed besides digits. The cast checks their position, except that of a point
-            at the edge.
+        signs: The characters that are allowed besides digits. The cast checks their position, except the position of a
+            decimal point at the start or end of a number.
     """
     lengths = pc.min_max(pc.binary_length(raw)).as_py()
     if not 0 < lengths["min"] <= lengths["max"] <= _SHORT:
         return None
     _, offsets, content = raw.buffers()
-    # A buffer of a stream may have unused bytes, and a size that is not a multiple of the offset size.
+    # A buffer of a stream may have unused bytes, and its size may not be a multiple of the offset size.
     boundaries = np.frombuffer(offsets, np.int32, raw.offset + len(raw) + 1)[raw.offset :]
     written = content[boundaries[0] : boundaries[-1]].to_pybytes()
     if written.translate(None, _DIGITS + signs):
@@ -227,7 +235,10 @@ def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDAr
 
 
 def _have_digits_around(characters: npt.NDArray[np.uint8], boundaries: npt.NDArray[np.int32]) -> bool:
-    """Return whether each point is between digits of its number. Signs have smaller codes than the point."""
+    """Return whether each decimal point is between digits of the same number.
+
+    Signs have smaller character codes than the decimal point.
+    """
     is_point, is_digit = characters == ord(_POINT), characters > ord(_POINT)
     is_after_sign = is_point[1:] & ~is_digit[:-1]
     return not (is_after_sign.any() or is_point.take(boundaries[:-1]).any() or is_point.take(boundaries[1:] - 1).any())
@@ -254,7 +265,7 @@ def _read_times(columns: _Columns, rows: Rows, raw: pa.BinaryArray) -> _IsPlain:
     seconds = digits.cast(pa.int64())
     is_in_calendar = pc.less_equal(seconds, _LAST_SECOND)
     is_plain[is_plain] = is_in_calendar.to_numpy(zero_copy_only=False)
-    # The cast gives "2026-01-05 08:00:00", and is many times faster than a format.
+    # The cast gives "2026-01-05 08:00:00" and is many times faster than a format.
     instants = seconds.filter(is_in_calendar).cast(pa.timestamp("s")).cast(pa.string())
     timestamps = pc.binary_join_element_wise(pc.binary_replace_slice(instants, 10, 11, "T"), ".000Z", "")
     columns.put_texts(rows[is_plain], timestamps, _KINDS[ValueKind.TIME])

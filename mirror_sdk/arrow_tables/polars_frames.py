@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from mirror_sdk.arrow_tables.columns import categories_of
 
-# It is an extra, and the error says how to install it.
+# Polars belongs to an optional extra, and the error says how to install it.
 try:
     import polars as pl
 except ModuleNotFoundError as _error:
@@ -16,9 +16,10 @@ except ModuleNotFoundError as _error:
 
 
 def polars_frame(table: pa.Table) -> pl.DataFrame:
-    """Convert a table to Polars, without its metadata, which a Polars frame cannot store.
+    """Convert a table to Polars.
 
-    The columns are released one by one, so that there are never two copies of all.
+    The result has no metadata, because a Polars DataFrame cannot store them. The columns of the table are released one
+    by one, so that there are never two copies of all columns.
     """
     schema, columns = table.schema, dict(zip(table.column_names, table.columns, strict=True))
     del table
@@ -28,10 +29,10 @@ def polars_frame(table: pa.Table) -> pl.DataFrame:
 def _series(column: pa.ChunkedArray, field: pa.Field) -> pl.Series:
     categories = categories_of(field)
     if not (categories and pa.types.is_dictionary(field.type)):
-        # Combined, since Polars would process the dictionary of each chunk and merge them afterwards.
+        # The chunks are combined, because Polars would process the dictionary of each chunk and merge them afterwards.
         series = pl.DataFrame(pa.table({field.name: column}).combine_chunks()).to_series()
         return series.cast(pl.Enum(categories)) if categories else series
-    # Only the words are cast. A cast of the column would first convert all cells to texts.
+    # Only the words are cast. A cast of the column would first convert all cells to strings.
     array = column.combine_chunks()
     words = pl.Series(field.name, array.dictionary).cast(pl.Enum(categories))
     return words.gather(pl.Series(array.indices))

@@ -1,4 +1,4 @@
-"""The rows of the state table, one per device and resource."""
+"""The rows of the state table, with one row per device and resource."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ STATE_COLUMNS = (
         is_raw=True,
     ),
 )
-"""The state table. Columns with a source are copies; :data:`_COMPUTED` computes the others."""
+"""The columns of the state table. Columns with a source are copies; :data:`_COMPUTED` computes the others."""
 
 STATE_SCHEMA = schema_of(STATE_COLUMNS)
-"""The state table without its raw columns."""
+"""The schema of the state table without its raw columns."""
 
 STATE_RAW_SCHEMA = schema_of(STATE_COLUMNS, raw=True)
-"""The state table with ``raw=True``."""
+"""The schema of the state table with ``raw=True``."""
 
 DIRECTORY_COLUMNS = (
     TableColumn("device_id", pa.string(), "the device", "id"),
@@ -128,15 +128,15 @@ DIRECTORY_COLUMNS = (
         "last_contact_at",
     ),
 )
-"""The table of devices; each column is a member of :class:`mirror_sdk.wire.directory.Device`."""
+"""The columns of the table of devices. Each column is a member of :class:`mirror_sdk.wire.directory.Device`."""
 
 DIRECTORY_SCHEMA = schema_of(DIRECTORY_COLUMNS)
-"""The table of devices."""
+"""The schema of the table of devices."""
 
 
 @lru_cache(maxsize=4096)
 def path_numbers(path: str) -> PathParts | tuple[None, None, None, None]:
-    """Return the numbers of a path; ``None`` for each if the text is not a path."""
+    """Return the numbers of a path. All of them are ``None`` if the string is not a path."""
     try:
         return parse_path(path)
     except ValueError:
@@ -147,7 +147,7 @@ _NOTHING: Mapping[str, ReportedValue | DesiredValue] = {
     "reported": ReportedValue(NO_VALUE, None, None),
     "desired": DesiredValue(NO_VALUE, None, None, None, None),
 }
-"""Placeholders for missing values, so that each column is read from all resources in the same way."""
+"""The placeholders for missing values, which allow each column to be read from all resources in the same way."""
 
 _COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "object_id": ("resource", lambda resource: path_numbers(resource.path)[0]),
@@ -166,7 +166,7 @@ _COMPUTED: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "reported_raw": ("reported", lambda part: part.value.raw),
     "desired_raw": ("desired", lambda part: part.value.raw),
 }
-"""The part of a resource from which each column is computed, and the function."""
+"""The part of a resource from which each column is computed, and the function that computes the column."""
 
 
 def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
@@ -177,33 +177,36 @@ def _reader(column: TableColumn) -> tuple[str, Callable[[Any], object]]:
 
 
 _ROWS_AT_A_TIME = 10_000
-"""The rows of a chunk of the table. A thread converts a chunk in a few milliseconds per column."""
+"""The number of rows in a chunk of the table.
+
+A thread converts a chunk in a few milliseconds per column.
+"""
 
 
 class DeviceState(Protocol):
-    """The members of a device object that its rows need; see :class:`mirror_sdk.DeviceObject`."""
+    """The members of a device object that are needed to build its rows; see :class:`mirror_sdk.DeviceObject`."""
 
     @property
     def device_id(self) -> str:
-        """The device."""
+        """The id of the device."""
 
     @property
     def endpoint_name(self) -> str | None:
-        """Its endpoint name."""
+        """The endpoint name of the device."""
 
     @property
     def created_at(self) -> datetime:
-        """The instant at which it was read, by the service's clock."""
+        """The time at which the device was read, by the service's clock."""
 
     @property
     def resources(self) -> Mapping[str, Resource]:
-        """Its resources by path."""
+        """The resources of the device by path."""
 
 
 def state_table(
     devices: Iterable[DeviceState], *, paths: Sequence[str] | None, raw: bool = False
 ) -> tuple[pa.Table, int]:
-    """Return the state table for Arrow, and the number of devices; see :func:`mirror_sdk.frames.state_frame`."""
+    """Return the Arrow state table and the number of devices; see :func:`mirror_sdk.frames.state_frame`."""
     tables: list[pa.Table] = []
     rows = StateRows(tables.append, paths=paths, raw=raw)
     rows.add(map(rows.rows_of, devices))
@@ -213,12 +216,14 @@ def state_table(
 
 @dataclass(frozen=True, slots=True)
 class DeviceRows:
-    """The rows of one device, as few objects, since hundreds of devices may be queued.
+    """The rows of one device.
+
+    They consist of few objects, because the rows of hundreds of devices may be queued.
 
     Attributes:
-        taken_at: When the device was read, by the service's clock.
+        taken_at: The time at which the device was read, by the service's clock.
         row_count: The number of rows.
-        cells: The cells, column by column.
+        cells: The cells of each column.
     """
 
     taken_at: datetime
@@ -227,12 +232,14 @@ class DeviceRows:
 
 
 class StateRows:
-    """Builds the state table of device objects in chunks, column by column, so that no device object stays in memory.
+    """A builder of the state table from device objects.
+
+    It builds the table in chunks, column by column, so that no device object stays in memory.
 
     Args:
-        sink: Accepts the chunks, in order; there is at least one.
-        paths: Path patterns; ``None`` selects every resource.
-        raw: Whether to add the payloads.
+        sink: A function that accepts the chunks in order. It is called at least once.
+        paths: The path patterns. ``None`` selects every resource.
+        raw: Whether to add the columns with payloads.
 
     Raises:
         InvalidValue: A pattern is invalid.
@@ -242,7 +249,7 @@ class StateRows:
         self._sink = sink
         self._paths = path_patterns(paths)
         self._schema = STATE_RAW_SCHEMA if raw else STATE_SCHEMA
-        # The raw columns are the last ones.
+        # The raw columns are the last ones of the schema.
         self._readers = list(map(_reader, STATE_COLUMNS[: len(self._schema)]))
         self._columns: dict[str, list[object]] = {name: [] for name in self._schema.names}
         self._device_count = 0
@@ -264,7 +271,7 @@ class StateRows:
         """Append the rows of devices."""
         for rows in devices:
             self._device_count += 1
-            # The earliest instant, so that no row is older than the instant of the table.
+            # The earliest time is used, so that no row is older than the timestamp of the table.
             self._first_read_at = min(self._first_read_at or rows.taken_at, rows.taken_at)
             for index, column in enumerate(self._columns.values()):
                 column.extend(rows.cells[index * rows.row_count : (index + 1) * rows.row_count])
@@ -272,7 +279,7 @@ class StateRows:
                 self._end_chunk()
 
     def finish(self) -> tuple[str | None, int]:
-        """Return the instant of the first read, by the service's clock, and the number of devices."""
+        """Return the time of the first read, by the service's clock, and the number of devices."""
         self._end_chunk()
         return None if self._first_read_at is None else write_timestamp(self._first_read_at), self._device_count
 

@@ -1,4 +1,7 @@
-"""Units of events. Notifications do not contain them: a device names the unit of a sensor in resource 5701."""
+"""Units of events.
+
+Notifications do not contain units. Instead, a device reports the unit of a sensor in resource 5701.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +23,23 @@ Units: TypeAlias = Mapping[tuple[str, str], str]
 _FEW = 100
 _NAMING = f"/{SENSOR_UNITS}"
 _VALUES = ("reported", "observation", "async_response")
-"""The words of a history or events table for a value that came from a device."""
+"""The kinds of events in a history or events table that have a value from a device."""
 
 
 class Unitless(NamedTuple):
-    """The resources whose unit must be read from the mirror; ``devices`` is ``None`` if there are too many to list."""
+    """The resources whose unit must be read from the mirror. ``devices`` is ``None`` if there are too many to list."""
 
     devices: list[str] | None
     paths: list[str]
 
 
 class NamedUnits(NamedTuple):
-    """Sources of the units that devices name, besides the rows of a table itself.
+    """Sources of the units that devices reported, in addition to the rows of a table itself.
 
     Attributes:
         state: The current state table.
-        before: The state table at the beginning of the table, if a unit was named after it.
-        rows: A history table of the resources that name units, since then.
+        before: The state table at the start of the table. It is needed if a device reported a unit after that time.
+        rows: A history table of the resources that contain units, from that time on.
     """
 
     state: pa.Table | None
@@ -45,45 +48,54 @@ class NamedUnits(NamedTuple):
 
 
 class UnitNames:
-    """The units that devices have named so far."""
+    """The units that devices have reported so far."""
 
     def __init__(self) -> None:
         self._units: dict[tuple[str, str], str | None] = {}
 
     def add(self, device_id: str | None, path: str | None, text: object) -> None:
-        """Record a value that may name a unit."""
+        """Record the value if its resource contains a unit."""
         if device_id and path and path.endswith(_NAMING) and isinstance(text, str):
             self._units[device_id, instance_of(path)] = text or None
 
     def unit_of(self, device_id: str, path: str, default: str | None) -> str | None:
-        """Return the last named unit of a resource; the default if no unit was named, or devices do not name it."""
+        """Return the last reported unit of a resource.
+
+        The result is the default if no unit was reported, or if devices do not report the unit of this resource.
+        """
         return self._units.get((device_id, instance_of(path)), default) if is_in_named_unit(path) else default
 
 
 def names_unit(path: str) -> bool:
-    """Return whether a resource names the unit of others."""
+    """Return whether a resource contains the unit of other resources."""
     return path.endswith(_NAMING)
 
 
 def declared_units(paths: Iterable[str]) -> pa.StringArray:
-    """Return the declared unit of each path; missing for none."""
+    """Return the declared unit of each path. It is missing for paths without a declared unit."""
     return pa.array([(definition and definition.unit) or None for definition in map(lookup, paths)], pa.string())
 
 
 def naming_paths(paths: list[str]) -> list[str]:
-    """Return the resources that name the units of these paths, each once."""
+    """Return the distinct resources that contain the units of these paths."""
     return sorted({instance_of(path) + _NAMING for path in paths})
 
 
 def unitless(events: pa.Table) -> Unitless | None:
-    """Return the resources of an events table whose units their devices name; ``None`` if there are none."""
+    """Return the resources of an events table whose units come from their devices.
+
+    The result is ``None`` if there are none.
+    """
     found = events.select(["device_id", "path"]).group_by(["device_id", "path"]).aggregate([])
     named = zip(found["device_id"].to_pylist(), found["path"].to_pylist(), strict=True)
     return unitless_of((device_id, path) for device_id, path in named if device_id is not None and path is not None)
 
 
 def unitless_of(resources: Iterable[tuple[str, str]]) -> Unitless | None:
-    """Return the same for resources by device id and path."""
+    """Return the resources whose units come from their devices.
+
+    Unlike :func:`unitless`, the function accepts pairs of device id and path.
+    """
     named = [(device_id, path) for device_id, path in resources if is_in_named_unit(path)]
     if not named:
         return None
@@ -92,17 +104,17 @@ def unitless_of(resources: Iterable[tuple[str, str]]) -> Unitless | None:
 
 
 def units_of(state: pa.Table) -> Units:
-    """Return the units in a state table of resources whose units their devices name."""
+    """Return the units in a state table, for resources whose units come from their devices."""
     rows = state.select(["device_id", "path", "unit"]).filter(pc.is_valid(state["unit"]))
     columns = (column.to_pylist() for column in rows.columns)
     return {(device_id, path): unit for device_id, path, unit in zip(*columns, strict=True) if is_in_named_unit(path)}
 
 
 def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
-    """Fill missing units of an events or history table with those that devices name.
+    """Fill the missing units of an events or history table with the units that devices reported.
 
-    The unit of a value is the last one that its device had named by then. If only later names are known, the unit is
-    missing. If no row names a unit, it is the current one.
+    The unit of a value is the last unit that its device had reported by then. If only later units are known, the unit
+    of the value is missing. If no row contains a unit, the current unit is used.
     """
     device, path, unit = (_one_array(table[name]) for name in ("device_id", "path", "unit"))
     own = unit.indices.fill_null(-1).to_numpy()
@@ -120,7 +132,10 @@ def with_units(table: pa.Table, named: NamedUnits) -> pa.Table:
 
 
 class _NamingRows(NamedTuple):
-    """The rows that name units, by instance and time: instants in milliseconds, and the units, empty for none."""
+    """The rows that contain units, sorted by object instance and time.
+
+    Times are in milliseconds. A missing unit is empty.
+    """
 
     instances: Mapping[tuple[str, str], int]
     instance: npt.NDArray[np.int64]
@@ -154,7 +169,10 @@ def _at_their_times(
     before: npt.NDArray[np.int64],
     known: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Return the unit of each row by the last row that names it, else the earlier one; -1 if neither is known."""
+    """Return the index of the unit of each row.
+
+    It comes from the last row that contains the unit, or else from the earlier state. It is -1 if neither is known.
+    """
     paths = defaultdict(list)
     for word in filter(is_in_named_unit, path.dictionary.to_pylist()):
         paths[instance_of(word)].append(word)
@@ -170,14 +188,14 @@ def _at_their_times(
 
 
 def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the time of change of each row in milliseconds. For a row without it, return the time of receipt."""
+    """Return the time of change of each row in milliseconds, or else the time of its receipt."""
     at = pc.coalesce(table["changed_at"], table["received_at"]).cast(pa.int64())
     numbers: npt.NDArray[np.int64] = pc.fill_null(at, np.iinfo(np.int64).min).to_numpy()
     return numbers
 
 
 def instance_of(path: str) -> str:
-    """Return the object instance of a resource path: ``/3303/0`` for ``/3303/0/5700``."""
+    """Return the object instance of a resource path, such as ``/3303/0`` for ``/3303/0/5700``."""
     return "/".join(path.split("/")[:3])
 
 
@@ -189,12 +207,12 @@ def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def _codes_of(
     device: pa.DictionaryArray, path: pa.DictionaryArray, known: Mapping[tuple[str, str], int]
 ) -> npt.NDArray[np.int64]:
-    """Return the number known for the resource of each row; -1 for none."""
+    """Return the number for the resource of each row, or -1 if there is no number."""
     key_codes = [
         pc.index_in(pa.array([key[index] for key in known], pa.string()), column.dictionary)
         for index, column in enumerate((device, path))
     ]
-    # Device and path as one number; null for those that do not occur.
+    # The device and the path are combined into one number, which is null for devices and paths that do not occur.
     keys, rows = (
         pc.add(pc.multiply(one.cast(pa.int64()), len(path.dictionary)), other)
         for one, other in (key_codes, (device.indices, path.indices))
@@ -205,6 +223,6 @@ def _codes_of(
 
 
 def is_in_named_unit(path: str) -> bool:
-    """Return whether the device itself names the unit of a resource."""
+    """Return whether the device itself reports the unit of a resource."""
     definition = lookup(path)
     return definition is not None and definition.resource_id in IN_SENSOR_UNITS

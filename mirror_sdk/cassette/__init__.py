@@ -1,4 +1,4 @@
-"""Cassettes: recorded sessions that replay without a server and without a key."""
+"""Cassettes, which are recorded sessions that can be replayed without a server and without an access key."""
 
 from mirror_sdk.cassette.async_cassette import AsyncCassette
 from mirror_sdk.cassette.cassette import Cassette

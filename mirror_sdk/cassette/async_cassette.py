@@ -1,4 +1,4 @@
-"""A cassette in an asynchronous client."""
+"""A cassette that is used in an asynchronous client."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from mirror_sdk.errors import InvalidValue, MirrorError
 
 
 class AsyncCassette:
-    """A cassette that a client uses within an ``async with`` block; ``client.cassettes.use`` creates it.
+    """A cassette that records or plays the requests of a client within an ``async with`` block.
 
-    If the block ends in an error, nothing is recorded and an earlier cassette remains.
+    ``client.cassettes.use`` creates it. If the block ends with an error, nothing is recorded and an earlier cassette
+    remains.
 
     Attributes:
-        path: The file.
+        path: The path of the cassette file.
     """
 
     def __init__(self, path: str | PathLike[str], mode: Mode, sender: AsyncSender, reset: Callable[[], None]) -> None:
@@ -41,17 +42,19 @@ class AsyncCassette:
 
     @property
     def is_recording(self) -> bool:
-        """Whether responses are recorded now."""
+        """Whether responses are currently recorded."""
         return isinstance(self._active, CassetteRecorder)
 
     @property
     def is_playing(self) -> bool:
-        """Whether requests get their responses from the cassette now."""
+        """Whether requests currently get their responses from the cassette."""
         return isinstance(self._active, Player)
 
     @property
     def started_at(self) -> datetime:
-        """The start of the recording. Use it as the present time if results must be the same in each run.
+        """The start of the recording.
+
+        Use it as the current time if results must be the same in each run.
 
         Raises:
             InvalidValue: The cassette is not in use.
@@ -73,7 +76,7 @@ class AsyncCassette:
         """Open the file.
 
         Raises:
-            CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
+            CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
             OSError: The file cannot be read.
         """
         return open_cassette(self.path, self._mode, self._sender.base_url, self._sender.api_key)
@@ -98,19 +101,21 @@ class AsyncCassette:
             active.close()
             raise
         self._active = active
-        # A cached name or position would save a request in one run and not in another.
+        # A cached name or position would save a request in one run but not in another.
         self._reset()
 
     async def end(self, *, is_saved: bool) -> None:
-        """Remove it from the client. Write the file if it was recorded and ``is_saved`` is true.
+        """Remove the cassette from the client.
+
+        The file is written if the cassette was recorded and ``is_saved`` is true.
 
         Raises:
-            OSError: The file cannot be written. An earlier file remains.
+            OSError: The file cannot be written. An earlier file remains unchanged.
         """
         active, self._active = self._active, None
         if active is None:
             return
-        # First, because writing the file may fail, and the client continues to be used.
+        # This comes first, because writing the file may fail, and the client can still be used afterwards.
         await self._sender.restore_transport()
         self._reset()
         if isinstance(active, CassetteRecorder) and is_saved:

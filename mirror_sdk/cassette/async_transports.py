@@ -1,4 +1,4 @@
-"""The transports of a client that uses a cassette: one to record, and one to play."""
+"""The transports of a client that uses a cassette. One records responses, and the other plays them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirror_sdk.cassette.request_key import async_id_of, hold_seconds_of, reques
 
 
 class AsyncRecordingTransport(httpx.AsyncBaseTransport):
-    """Sends requests by another transport and records the responses."""
+    """A transport that sends requests with another transport and records the responses."""
 
     def __init__(self, carrier: httpx.AsyncBaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
@@ -46,7 +46,7 @@ class AsyncRecordingTransport(httpx.AsyncBaseTransport):
 
 
 class _Recorded(httpx.AsyncByteStream):
-    """The body of a response, recorded while it arrives."""
+    """The body of a response, which is recorded while it arrives."""
 
     def __init__(self, response: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
         self._response = response
@@ -55,7 +55,7 @@ class _Recorded(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            # The body is asynchronous exactly if the transport is.
+            # The body is asynchronous if and only if the transport is.
             async for chunk in cast("httpx.AsyncByteStream", self._response.stream):
                 self._recorder.add(self._draft, chunk)
                 yield chunk
@@ -66,12 +66,12 @@ class _Recorded(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
-        # A body that was not read to its end is recorded as far as it arrived.
+        # If a body was not read to its end, the part that arrived is recorded.
         self._recorder.end(self._draft)
 
 
 class AsyncPlayingTransport(httpx.AsyncBaseTransport):
-    """Returns responses from a cassette; it sends no requests."""
+    """A transport that returns responses from a cassette. It does not send requests."""
 
     def __init__(self, player: Player, base_path: str) -> None:
         self._player = player

@@ -1,6 +1,8 @@
-"""The content of a cassette: a zip with ``cassette.json``, which lists the exchanges, and the bodies of responses.
+"""The content of a cassette file.
 
-It contains the keys of requests, and never their bodies or headers that may be secret.
+The file is a zip archive. ``cassette.json`` lists the exchanges, and the other files are the bodies of responses. The
+archive contains the keys by which requests are matched. It never contains the bodies of requests, or headers that may
+be secret.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Ids:
-    """A generator of random ids that are the same for the same seed. Any number of threads can use it."""
+    """A generator of random ids, which are the same for the same seed.
+
+    Any number of threads can use it at the same time.
+    """
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)  # noqa: S311 - it has to be reproducible
@@ -38,19 +43,19 @@ class Ids:
 
 
 _Header = Annotated[str, Field(pattern=r"^[\x00-\xff]*$")]
-"""Each character of a header is a byte."""
+"""A header value in which each character is a byte."""
 
 
 class _CassetteModel(BaseModel):
-    # An unknown member may change the responses.
+    # An unknown member may change the responses, so it is an error.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class RequestKey(_CassetteModel):
-    """The key of a request.
+    """The key by which a request is matched.
 
-    ``path`` is relative to the address of the service, ``query`` is sorted. Parameters that vary between runs are
-    omitted: async-ids, the hold of a poll, and the compression of a snapshot.
+    ``path`` is relative to the address of the service, and ``query`` is sorted. Parameters that vary between runs are
+    omitted: async-ids, the waiting time of a poll, and the compression of a snapshot.
     """
 
     method: str
@@ -65,18 +70,21 @@ class RequestKey(_CassetteModel):
 
 
 class Exchange(_CassetteModel):
-    """A request and its response. All seconds are since the start of the recording.
+    """A request and its response.
+
+    All times in seconds are relative to the start of the recording.
 
     Attributes:
-        key: The key of the request; ``asked`` in the file.
+        key: The key of the request. Its name in the file is ``asked``.
         async_id: The async-id of a device request.
-        sent_seconds: When it was sent.
-        ended_seconds: When the response was complete, or the request failed; ``answered_seconds`` in the file.
-        ended_at: The same by the wall clock; ``answered_at`` in the file.
-        status: HTTP status of the response; ``None`` if there was none.
-        headers: Headers of the response.
+        sent_seconds: The time at which the request was sent.
+        ended_seconds: The time at which the response was complete, or the request failed. Its name in the file is
+            ``answered_seconds``.
+        ended_at: The same time by the wall clock. Its name in the file is ``answered_at``.
+        status: The HTTP status of the response; ``None`` if there was no response.
+        headers: The headers of the response.
         body: The name of the file with the body.
-        failure: The httpx error in which it ended, and its message.
+        failure: The httpx error with which the request ended, and the error message.
     """
 
     key: RequestKey = Field(alias="asked")
@@ -91,14 +99,15 @@ class Exchange(_CassetteModel):
 
 
 class Manifest(_CassetteModel):
-    """Everything in a cassette except for the bodies.
+    """The content of a cassette, except for the bodies.
 
     Attributes:
-        base_url: Address of the service.
-        started_at: When the recording started; ``begun_at`` in the file.
+        base_url: The address of the service.
+        started_at: The time at which the recording started. Its name in the file is ``begun_at``.
         exchanges: The exchanges in the order in which they ended.
-        seed: The seed of the async-ids, so that they are the same in each run.
-        started_seconds: When device requests started, by their async-ids; ``begun_seconds`` in the file.
+        seed: The seed of the async-ids, which makes them the same in each run.
+        started_seconds: The times at which device requests started, by their async-ids. Its name in the file is
+            ``begun_seconds``.
     """
 
     object: Literal["mirror-cassette"] = "mirror-cassette"
@@ -111,10 +120,10 @@ class Manifest(_CassetteModel):
 
 
 class CassetteFile:
-    """A cassette file, open for reading by any number of threads.
+    """A cassette file that is open for reading. Any number of threads can use it at the same time.
 
     Raises:
-        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
+        CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
         OSError: The file cannot be read.
     """
 
@@ -125,7 +134,7 @@ class CassetteFile:
             with self._zip.open(MANIFEST) as file:
                 # A small file may decompress to any size.
                 content = file.read(_MOST_MANIFEST_BYTES)
-        # Also the errors of zipfile for a missing manifest, an unknown compression and an encrypted file.
+        # This includes the errors of zipfile for a missing manifest, an unknown compression and an encrypted file.
         except (BadZipFile, KeyError, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
             raise self.damaged(str(error)) from error
         self.manifest: Manifest = self._read_manifest(content)
@@ -152,7 +161,7 @@ class CassetteFile:
         self._zip.close()
 
     def damaged(self, fault: str) -> CassetteDamaged:
-        """Return the error for a file with this fault."""
+        """Return the error to raise for a file with this fault."""
         return CassetteDamaged(
             f"{self.path} is not a cassette that can be played ({fault}); record it again with"
             f" client.cassettes.use({str(self.path)!r}, mode='record')"

@@ -1,4 +1,4 @@
-"""Conversion of httpx requests and responses for recording and playing."""
+"""Conversion of httpx requests and responses, to record and play them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def prepare(request: httpx.Request) -> None:
     """Change a request so that its response can be played."""
     # The recorder could not find the access key in a compressed body.
     request.headers["Accept-Encoding"] = _UNCOMPRESSED
-    # Whether a response comes at once depends on timing, and so would the polls for the others.
+    # Without this, timing would determine whether a response arrives immediately, and how the client polls for others.
     request.headers.pop(PREFER_HEADER, None)
 
 
 class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """The recorded body of a response, with the error that ended it."""
+    """The recorded body of a response. If an error ended the body, reading it raises that error."""
 
     def __init__(self, played: Played) -> None:
         self._played = played
@@ -37,7 +37,7 @@ class _RecordedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def response_of(request: httpx.Request, played: Played) -> httpx.Response:
-    """Return the recorded response.
+    """Return the recorded response to a request.
 
     Raises:
         httpx.RequestError: The recorded request failed.

@@ -1,4 +1,4 @@
-"""The modes of a cassette: whether it is recorded or played."""
+"""The modes of a cassette, which determine whether it is recorded or played."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from mirror_sdk.cassette.recorder import CassetteRecorder
 from mirror_sdk.errors import InvalidValue
 
 Mode: TypeAlias = Literal["once", "replay", "record", "none"]
-"""``once`` plays the cassette if it exists, and records it otherwise.
+"""The mode of a cassette.
 
-``replay`` always plays it, and ``record`` always records it. With ``none``, requests go to the service, and nothing is
-recorded.
+- ``once`` plays an existing cassette, and records a cassette that does not exist;
+- ``replay`` always plays;
+- ``record`` always records;
+- ``none`` does neither, so requests are sent to the service.
 """
 
 
@@ -24,7 +26,7 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
 
     Raises:
         FileNotFoundError: The cassette to play does not exist.
-        InvalidValue: The mode does not exist.
+        InvalidValue: The mode is not valid.
     """
     if mode not in get_args(Mode):
         raise InvalidValue(f"mode={mode!r} must be one of {', '.join(get_args(Mode))}")
@@ -37,13 +39,13 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
 def open_cassette(
     path: str | PathLike[str], mode: Mode, base_url: str, api_key: str
 ) -> CassetteRecorder | Player | None:
-    """Return the recorder or player of a cassette; ``None`` if it is neither recorded nor played.
+    """Return the recorder or the player of a cassette, or ``None`` if it is neither recorded nor played.
 
     Raises:
-        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
+        CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
         FileNotFoundError: The cassette to play does not exist.
         OSError: The file cannot be read.
-        InvalidValue: The mode does not exist.
+        InvalidValue: The mode is not valid.
     """
     if is_played(path, mode):
         return Player(Path(path))
@@ -54,7 +56,7 @@ def address_of(path: str | PathLike[str]) -> str:
     """Return the address of the recorded service.
 
     Raises:
-        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
+        CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
         OSError: The file cannot be read.
     """
     file = CassetteFile(path)

@@ -1,7 +1,7 @@
-"""Plays a cassette: finds the recorded response to each request, in the order of the recording.
+"""A player of cassettes, which finds the recorded response to each request.
 
-A poll of the notification log gets its response only after the requests whose recorded responses are earlier.
-The result of a write therefore never comes before the write.
+Responses come in the order of the recording. A poll of the notification log gets its response only after the requests
+that had earlier responses in the recording. The result of a write therefore never arrives before the write.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from mirror_sdk.wire.routes import CURSOR_HEADER
 
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _IMMEDIATE = frozenset({"latest"})
-# Short, because the request of another thread may make a response due at any moment, and nothing wakes the poll.
+# The interval is short, because a request of another thread can allow a response at any time, and nothing wakes the
+# poll.
 _MAX_WAIT_SECONDS = 0.02
 _ORDER_SECONDS = 5.0
-"""The time for which a poll waits for requests with earlier recorded responses, which may be missing in this run."""
+"""The time for which a poll waits for requests with earlier recorded responses, in seconds.
+
+Such requests may be missing in this run.
+"""
 _CURSOR = re.compile("[0-9]{1,19}")
 _ID = re.compile(rb'"([\w\-]{1,64})"')
 
 
 @dataclass(slots=True)
 class Played:
-    """A recorded response: a status, headers and the chunks of a body, or a failure."""
+    """A recorded response, which is either a status, headers and the chunks of a body, or a failure."""
 
     status: int | None
     headers: dict[str, str] = field(default_factory=dict)
@@ -45,22 +49,22 @@ class Played:
 
 @dataclass(slots=True)
 class Wait:
-    """There is no response yet; try again after this many seconds."""
+    """The result if there is no response yet. The caller must try again after this many seconds."""
 
     seconds: float
 
 
 class Player(ClientClock):
-    """Returns recorded responses to requests, on any number of threads.
+    """A player that returns recorded responses to requests. Any number of threads can use it at the same time.
 
-    It is also the clock of its client, which shows the recorded time of the last response.
+    The player is also the clock of its client. The clock shows the recorded time of the last response.
 
     Args:
-        path: The file.
-        clock: A monotonic clock in seconds, for waits without a response.
+        path: The path of the cassette file.
+        clock: A monotonic clock in seconds, which measures waits without a response.
 
     Raises:
-        CassetteDamaged: The file is not a cassette, or is a cassette of another format version.
+        CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
         OSError: The file cannot be read.
     """
 
@@ -75,8 +79,8 @@ class Player(ClientClock):
         self._exchanges = manifest.exchanges
         self._waiting: dict[RequestKey, deque[int]] = defaultdict(deque)
         self._last: dict[RequestKey, int] = {}
-        # The file lists them in the order of their responses. Among equal requests, the order of sending counts, and a
-        # poll waits only for requests that had been sent before it.
+        # The file lists exchanges in the order of their responses. Here they are sorted by the order of sending, which
+        # decides between equal requests. A poll waits only for requests that had been sent before it.
         for number in sorted(range(len(self._exchanges)), key=lambda number: self._exchanges[number].sent_seconds):
             self._waiting[self._exchanges[number].key].append(number)
         self._played: set[int] = set()
@@ -93,34 +97,34 @@ class Player(ClientClock):
         self._is_closed = False
 
     def new_async_id(self) -> str:
-        """Return the next id, which comes from the seed of the cassette."""
+        """Return a new async-id, as :class:`ClientClock` defines it."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """Return the recorded time of the last response."""
+        """Return the current time, as :class:`ClientClock` defines it."""
         return self._now
 
     def seconds(self) -> float:
-        """Return the recorded time of the monotonic clock."""
+        """Return the time of the monotonic clock, as :class:`ClientClock` defines it."""
         return self._seconds
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """Return when a device request started in the recording, or ``started`` if the cassette does not have it."""
+        """Return the start time of a device request, as :class:`ClientClock` defines it."""
         return self._started_seconds.get(self._recorded_ids.get(async_id, async_id), started)
 
     def received_seconds(self) -> float:
-        """Return when the last response arrived in the recording."""
+        """Return the time of the last response, as :class:`ClientClock` defines it."""
         return self._seconds
 
     def waiting_seconds(self) -> float:
-        """Return the seconds of a wait: as in the recording, plus the time since the last response.
+        """See :class:`ClientClock`.
 
-        See :class:`ClientClock`.
+        The result is the time as in the recording, plus the time since the last response.
         """
         return self._waited + self._clock() - self._moved
 
     def close(self) -> None:
-        """Close the file and end waiting polls."""
+        """Close the file and end all waiting polls."""
         with self._lock:
             self._is_closed = True
             self._file.close()
@@ -130,12 +134,12 @@ class Player(ClientClock):
 
         Args:
             key: The key of the request.
-            async_id: Its async-id.
-            started: When it was first sent, by ``waiting_seconds``.
-            hold_seconds: How long a poll may wait.
+            async_id: The async-id of the request.
+            started: The time at which the request was first sent, according to ``waiting_seconds``.
+            hold_seconds: The time for which a poll may wait, in seconds.
 
         Raises:
-            NotRecorded: The request was not recorded, or was recorded less often and cannot be repeated.
+            NotRecorded: The request was not recorded, or it was recorded fewer times and cannot be repeated.
         """
         with self._lock:
             if is_poll(key):
@@ -143,7 +147,10 @@ class Player(ClientClock):
             return self._play(self._next(key), async_id)
 
     def _next(self, key: RequestKey) -> int:
-        """Return the number of the next response; the last one again if the request can be repeated."""
+        """Return the number of the next response.
+
+        If the request can be repeated, the last response is used again.
+        """
         if waiting := self._waiting.get(key):
             return waiting.popleft()
         if key in self._last and key.method in _REPEATABLE:
@@ -160,7 +167,7 @@ class Player(ClientClock):
         if waiting and (is_immediate or self._is_due(waiting[0], hold_seconds)):
             return self._play(waiting.popleft(), None, started)
         if not waiting and not is_immediate and (last := self._last.get(key)) is not None and self._has_entries(last):
-            # Several readers may poll from the same position, and the log returns the same entries to each.
+            # Several readers may poll from the same position. The log returns the same entries to each of them.
             return self._play(last, None)
         waited_seconds = self._clock() - self._moved + self._waited - started
         if is_immediate or waited_seconds >= hold_seconds:
@@ -168,7 +175,7 @@ class Player(ClientClock):
         return Wait(min(_MAX_WAIT_SECONDS, hold_seconds))
 
     def _is_due(self, number: int, hold_seconds: float) -> bool:
-        """Return whether all requests that may have caused this response were sent, or will not be."""
+        """Return whether all requests that may have caused this response were sent or will not be sent."""
         ended_seconds = self._exchanges[number].ended_seconds
         while self._causes and (self._causes[0][1] in self._played or self._causes[0][1] == number):
             self._causes.popleft()
@@ -181,16 +188,20 @@ class Player(ClientClock):
         return True
 
     def _waited_seconds_for(self, number: int) -> float:
-        """Return how long polls have waited for a request, in real time, which other threads need.
+        """Return how long polls have waited for a request, in real time.
 
-        ``waiting_seconds`` jumps to the recorded time with each response, however little real time has passed.
+        Real time is used because other threads need it to send the request. ``waiting_seconds`` instead jumps to the
+        recorded time with each response, even if little real time has passed.
         """
         if self._waited_for is None or self._waited_for[0] != number:
             self._waited_for = number, self._clock()
         return self._clock() - self._waited_for[1]
 
     def _cause(self, number: int) -> tuple[float, int]:
-        """Return the time from which an exchange may have had effects: sending a request, or the response of a poll."""
+        """Return the time from which an exchange may have had effects.
+
+        This is the time at which a request was sent, or the time of the response to a poll.
+        """
         exchange = self._exchanges[number]
         if not is_poll(exchange.key):
             return exchange.sent_seconds, number
@@ -202,7 +213,7 @@ class Player(ClientClock):
     def _play(self, number: int, async_id: str | None, started: float | None = None) -> Played:
         exchange = self._exchanges[number]
         self._last[exchange.key] = number
-        # A repeated response must not move the clock back.
+        # A repeated response must not set the clock back.
         if number not in self._played:
             self._played.add(number)
             self._advance(exchange, started)
@@ -225,13 +236,13 @@ class Player(ClientClock):
             return
         chunks = self._file.chunks(exchange.body)
         if any(old != new for old, new in self._async_ids.items()) and _is_json(exchange):
-            # Joined, because a chunk may end within an id.
+            # The chunks are joined, because a chunk may end within an id.
             yield _ID.sub(self._renamed, b"".join(chunks))
             return
         yield from chunks
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
-        """Replace a recorded async-id by the async-id of the current request."""
+        """Replace a recorded async-id with the async-id of the current request."""
         return b'"%b"' % self._async_ids.get(found[1], found[1])
 
     def _not_recorded(self, key: RequestKey) -> NotRecorded:
@@ -250,7 +261,7 @@ class Player(ClientClock):
 
 
 def _cursor_of(exchange: Exchange) -> str:
-    """Return the number of the last entry of a poll; 0 if the response is not from a mirror."""
+    """Return the number of the last entry of a poll. It is 0 if the response does not come from a mirror."""
     cursor = exchange.headers.get(CURSOR_HEADER.lower(), "")
     return cursor if _CURSOR.fullmatch(cursor) else "0"
 

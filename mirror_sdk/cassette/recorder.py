@@ -1,4 +1,7 @@
-"""Records exchanges and writes them to a file at the end, completely or not at all."""
+"""A recorder of exchanges.
+
+At the end, it writes them to a file, either completely or not at all.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,17 @@ class OpenExchange:
 
 
 class CassetteRecorder(ClientClock):
-    """Records the responses of the service, on any number of threads.
+    """A recorder of the responses of the service. Any number of threads can use it at the same time.
 
-    The recorder is also the clock of its client. Tables get the times of the exchanges, so these times are the same
-    when the cassette is played.
+    The recorder is also the clock of its client. So the times in a table are the times of recorded exchanges, and they
+    are the same when the cassette is played.
 
     Args:
-        path: The file.
-        base_url: Address of the service.
+        path: The path of the cassette file.
+        base_url: The address of the service.
         api_key: The access key, which is never written to the file.
         clock: A monotonic clock in seconds.
-        now: The wall clock.
+        now: A function that returns the time of the wall clock.
     """
 
     def __init__(
@@ -74,37 +77,37 @@ class CassetteRecorder(ClientClock):
         self._started_seconds: dict[str, float] = {}
         self._seed = random.SystemRandom().getrandbits(62)
         self._ids = Ids(self._seed)
-        # An unnamed file disappears if the program is killed.
+        # An unnamed file disappears when the program is killed.
         self._bodies = TemporaryFile()  # noqa: SIM115 - open until it is finished
         self._is_over = False
 
     def new_async_id(self) -> str:
-        """Return the next id, which comes from the seed of the cassette."""
+        """Return a new async-id, as :class:`ClientClock` defines it."""
         return self._ids.new()
 
     def now(self) -> datetime:
-        """Return when the last exchange ended."""
+        """Return the current time, as :class:`ClientClock` defines it."""
         return self._ended_at
 
     def seconds(self) -> float:
-        """Return the time since the start of the recording."""
+        """Return the time of the monotonic clock, as :class:`ClientClock` defines it."""
         return self._clock() - self._began
 
     def started_seconds(self, started: float, async_id: str) -> float:
-        """Return when a device request started for the first time."""
+        """Return the start time of a device request, as :class:`ClientClock` defines it."""
         with self._lock:
             return self._started_seconds.setdefault(async_id, started)
 
     def received_seconds(self) -> float:
-        """Return when the last exchange ended, by :meth:`seconds`."""
+        """Return the time of the last response, as :class:`ClientClock` defines it."""
         return self._ended_seconds
 
     def waiting_seconds(self) -> float:
-        """Return the time of the clock for waits, which is :meth:`seconds`."""
+        """Return the time of the clock for waits, as :class:`ClientClock` defines it."""
         return self.seconds()
 
     def start(self, key: RequestKey, async_id: str | None) -> OpenExchange:
-        """Start an exchange, whose request is sent now."""
+        """Start an exchange. Its request is sent immediately afterwards."""
         return OpenExchange(key, async_id, self.seconds())
 
     def add_head(self, draft: OpenExchange, status: int, headers: httpx.Headers) -> None:
@@ -121,7 +124,7 @@ class CassetteRecorder(ClientClock):
                 self._bodies.write(chunk)
 
     def end(self, draft: OpenExchange, failure: httpx.RequestError | None = None) -> None:
-        """End an exchange. Further calls do nothing."""
+        """End an exchange. Further calls for the same exchange do nothing."""
         with self._lock:
             if draft.has_ended or self._is_over:
                 return
@@ -130,26 +133,27 @@ class CassetteRecorder(ClientClock):
             self._exchanges.append((self._exchange(draft, failure), draft))
 
     def close(self) -> None:
-        """Stop without writing the file. After :meth:`finish` it does nothing."""
+        """Stop without writing the file. After :meth:`finish`, this does nothing."""
         with self._lock:
             self._is_over = True
             self._bodies.close()
 
     def finish(self) -> None:
-        """Stop, and replace the file when the new one is complete and on disk.
+        """Stop recording, and replace the file after the new file is complete and on disk.
 
         Raises:
-            OSError: The file cannot be written. An earlier file remains.
+            OSError: The file cannot be written. An earlier file remains unchanged.
         """
         with self._lock:
             if self._is_over:
                 return
             self._is_over = True
-        # From here on no thread adds anything, so writing needs no lock.
+        # From now on, no thread adds anything, so writing does not need a lock.
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # In the same folder, because a file is replaced atomically only within one file system.
+        # The temporary file is in the same folder, because replacing a file is atomic only within one file system.
         unfinished = self.path.with_name(f".{self.path.name}-{uuid.uuid4().hex}")
-        # It gets the usual permissions of new files, since it contains personal values.
+        # The file gets the default permissions of new files, which the user can restrict because it contains personal
+        # values.
         with unfinished.open("xb") as file:
             try:
                 with ZipFile(file, "w", ZIP_DEFLATED) as archive:
@@ -198,10 +202,10 @@ class CassetteRecorder(ClientClock):
         )
 
     def _without_key(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Replace the access key by asterisks, in case the service returns it."""
-        # A key that is the value of a resource is Base64 in a payload.
+        """Replace the access key with asterisks, in case the service returns it."""
+        # If the access key is the value of a resource, it is encoded as Base64 in the payload.
         secrets = [self._key.encode(), b64encode(self._key.encode()).rstrip(b"=")]
-        # A chunk may end within the key, so its end is checked again together with the next chunk.
+        # A chunk may end within the key, so the end of a chunk is checked again together with the next chunk.
         overlap = max(map(len, secrets)) - 1
         rest = b""
         for chunk in chunks:
@@ -215,7 +219,7 @@ class CassetteRecorder(ClientClock):
 
 
 def _truncate_to_milliseconds(moment: datetime) -> datetime:
-    """Round to the precision of the file, so that the time is the same when it is played."""
+    """Round a time to the precision of the file, so that it is the same when the cassette is played."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 

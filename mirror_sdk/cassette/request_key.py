@@ -1,4 +1,4 @@
-"""The keys by which repeated requests are matched. No I/O."""
+"""The keys by which repeated requests are matched. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _KEY_HEADERS = ("accept", "content-type", "if-match", "if-none-match")
 
 
 def request_key_of(request: httpx.Request, base_path: str) -> RequestKey:
-    """Return the key of a request, whose body has been read.
+    """Return the key of a request. The body of the request must have been read.
 
     Args:
         request: The request.
-        base_path: The path of the service's address.
+        base_path: The path in the address of the service.
     """
     content = request.content
     return RequestKey(
@@ -37,11 +37,11 @@ def async_id_of(request: httpx.Request) -> str | None:
 
 
 def is_poll(key: RequestKey) -> bool:
-    """Return whether a request is a poll of the notification log."""
+    """Return whether the key belongs to a poll of the notification log."""
     return key.method == "GET" and key.path.rstrip("/") == PULL
 
 
 def hold_seconds_of(request: httpx.Request) -> float:
-    """Return the seconds that a poll may wait."""
+    """Return the time for which a poll may wait, in seconds."""
     hold = request.url.params.get("hold", "0")
     return float(hold) if hold.isdecimal() else 0.0

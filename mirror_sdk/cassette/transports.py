@@ -1,5 +1,5 @@
 # Made from async_transports.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The transports of a client that uses a cassette: one to record, and one to play."""
+"""The transports of a client that uses a cassette. One records responses, and the other plays them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirror_sdk.cassette.request_key import async_id_of, hold_seconds_of, reques
 
 
 class RecordingTransport(httpx.BaseTransport):
-    """Sends requests by another transport and records the responses."""
+    """A transport that sends requests with another transport and records the responses."""
 
     def __init__(self, carrier: httpx.BaseTransport, recorder: CassetteRecorder, base_path: str) -> None:
         self._carrier = carrier
@@ -47,7 +47,7 @@ class RecordingTransport(httpx.BaseTransport):
 
 
 class _Recorded(httpx.SyncByteStream):
-    """The body of a response, recorded while it arrives."""
+    """The body of a response, which is recorded while it arrives."""
 
     def __init__(self, response: httpx.Response, recorder: CassetteRecorder, exchange: OpenExchange) -> None:
         self._response = response
@@ -56,7 +56,7 @@ class _Recorded(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            # The body is asynchronous exactly if the transport is.
+            # The body is asynchronous if and only if the transport is.
             for chunk in cast("httpx.SyncByteStream", self._response.stream):
                 self._recorder.add(self._draft, chunk)
                 yield chunk
@@ -67,12 +67,12 @@ class _Recorded(httpx.SyncByteStream):
 
     def close(self) -> None:
         self._response.close()
-        # A body that was not read to its end is recorded as far as it arrived.
+        # If a body was not read to its end, the part that arrived is recorded.
         self._recorder.end(self._draft)
 
 
 class PlayingTransport(httpx.BaseTransport):
-    """Returns responses from a cassette; it sends no requests."""
+    """A transport that returns responses from a cassette. It does not send requests."""
 
     def __init__(self, player: Player, base_path: str) -> None:
         self._player = player

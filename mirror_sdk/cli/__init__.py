@@ -1,4 +1,4 @@
-"""The ``mirror`` command: the client in a shell."""
+"""The ``mirror`` command, which provides the client in a shell."""
 
 from mirror_sdk.cli.group import main
 

@@ -18,20 +18,26 @@ from mirror_sdk.wire.paths import check_path_pattern, parse_path
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# The shell is blocked while it waits for completions.
+# The shell is blocked while it waits for completions, so the timeout is short.
 _COMPLETION_SECONDS = 2
 _NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def check_device(name: str) -> str:
-    """Reject an empty name, which comes from an unset variable. It would select no device, or all devices."""
+    """Reject an empty name, which is the result of an unset variable.
+
+    An empty name would select no device or all devices.
+    """
     if not name:
         raise click.BadParameter("the value is empty; pass an id or an endpoint name, as 'mirror devices' shows them")
     return name
 
 
 def complete_device(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the endpoint names that begin with the typed text. Empty if the mirror cannot be reached."""
+    """Return the endpoint names that begin with ``incomplete``.
+
+    The list is empty if the mirror cannot be reached.
+    """
     with suppress(MirrorError), MirrorClient.from_env(timeout=_COMPLETION_SECONDS) as client:
         found = client.devices.list(filters={"endpoint_name__gte": incomplete}, limit=50)
         return [device.endpoint_name for device in found if device.endpoint_name.startswith(incomplete)]
@@ -48,7 +54,10 @@ def check_path(path: str) -> str:
 
 
 def complete_path(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the paths of the device that begin so; none if the mirror cannot be reached."""
+    """Return the paths of the device that begin with ``incomplete``.
+
+    The list is empty if the mirror cannot be reached.
+    """
     device = context.params.get("device")
     if device:
         with suppress(MirrorError), MirrorClient.from_env(timeout=_COMPLETION_SECONDS) as client:
@@ -69,7 +78,10 @@ class ValueCommand(click.Command):
     """A command with an argument for a value, which may be a negative number."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments. Any other word with a leading dash is an option, even if it is misspelt."""
+        """Parse the arguments.
+
+        A negative number is a value. Any other word with a leading dash is an option, even if it is misspelled.
+        """
         options = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
         for word in args[: args.index("--")] if "--" in args else args:
             name = word.partition("=")[0]
@@ -77,7 +89,7 @@ class ValueCommand(click.Command):
                 similar = get_close_matches(name, options)
                 cure = f"No such option: {name}. Write two dashes before a value that begins with a dash: -- {word}"
                 raise click.NoSuchOption(name, None if similar else cure, similar, ctx)
-        # So click passes a negative number on as the value.
+        # With this setting, click passes a negative number on as the value.
         ctx.ignore_unknown_options = True
         return super().parse_args(ctx, args)
 
@@ -117,7 +129,7 @@ state_option = click.option(
 
 
 def connect(**options: Any) -> MirrorClient:
-    """Return a client with the settings of the environment and of the options before the command."""
+    """Return a client with the settings from the environment and from the options before the command."""
     params = click.get_current_context().find_root().params
     limits = {name: params[name] for name in ("timeout", "max_retries") if params.get(name) is not None}
     return MirrorClient.from_env(**limits, **options)

@@ -1,4 +1,4 @@
-"""The commands about one device, and the list of devices."""
+"""The commands for a single device, and the list of devices."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ def devices(
 
 
 def _unknown_query(name: str | None, saved: Sequence[DeviceQuery]) -> click.ClickException:
-    """Return the error for a name without a saved query. No command lists the saved queries, so the message does."""
+    """Return the error for a name without a saved query.
+
+    The message lists the saved queries, because no command does.
+    """
     names = ", ".join(visible_line(repr(query.name)) for query in saved)
     cure = f"saved queries: {names}" if names else "there are no saved queries; use --where, --type or --state"
     return click.ClickException(f"no saved query is named {visible_line(repr(name))}; {cure}")
@@ -191,7 +194,8 @@ def read(device: str, path: str, timeout: float | None, expiry_seconds: int | No
     """Read the value at PATH from a DEVICE now, and wait for its response.
 
     To see the last reported value without contacting the device, use 'mirror get'.
-    With a real device, PATH can also be an object instance, such as /3303/0. This reads all resources of the instance.
+    If the device is a real one, PATH can also be an object instance, such as /3303/0. The command then reads all of its
+    resources.
 
     \b
       mirror read weather-station-01 /3303/0/5700
@@ -330,7 +334,7 @@ def rules(
       mirror rules --json
     """  # noqa: D301 - click wants the character, not its escape
     if "" in {device, endpoint_type}:
-        # An unset variable results in an empty word. Without a word on it the rule would be one for all devices.
+        # An unset variable results in an empty word. Without this check, the rule would apply to all devices.
         raise click.BadParameter(
             "the value is empty; '*' matches all", param_hint="--device" if device == "" else "--type"
         )
@@ -365,7 +369,7 @@ def requests(form: OutputFormat) -> None:
 
 @contextmanager
 def _request_continues() -> Iterator[None]:
-    """After Ctrl-C, say that the request is not cancelled."""
+    """Print after Ctrl-C that the request is not canceled."""
     try:
         yield
     except KeyboardInterrupt:
@@ -376,7 +380,7 @@ def _request_continues() -> Iterator[None]:
 
 
 def _typed(text: str, path: str) -> PythonValue:
-    # A word that is not valid text is reported as for any other argument, not as a wrong value.
+    # A word that is not valid text is reported in the same way as for any other argument, not as an invalid value.
     text.encode()
     try:
         return parse_value(text, path)

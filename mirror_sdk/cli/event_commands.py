@@ -1,4 +1,4 @@
-"""The commands about events: watching and recording them."""
+"""The commands that watch and record events."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def watch(
 ) -> None:
     """Show events as they arrive, until Ctrl-C.
 
-    A value arrives when it changes and a rule or a subscription of the key covers it: see 'mirror rules' and 'mirror
+    A value arrives when it changes, if a rule or a subscription of the key covers it: see 'mirror rules' and 'mirror
     subscribe'. With the manual clock of a demo, values change only when the clock is advanced.
 
-    If the mirror becomes unreachable, a message says so on standard error. The watch continues when the mirror is back,
-    and no event in between is lost.
+    If the mirror becomes unreachable, the command prints a message on standard error. It continues when the mirror can
+    be reached again, and no event in between is lost.
 
     \b
       mirror watch --path '/3303/*'
       mirror watch --device light-01 --limit 1 --json
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
-    # Ctrl-C is the normal end.
+    # Ctrl-C is the normal way to end the command.
     with suppress(KeyboardInterrupt), connect() as client:
         only = [client.devices.get(device).id] if device else None
         seconds = float("inf") if timeout is None else timeout
@@ -94,10 +94,10 @@ def record(
 ) -> None:
     """Record events into FOLDER until Ctrl-C. An existing recording is continued.
 
-    At the end the command prints whether the recording is complete. If it is not, the exit status is 1. A value arrives
-    only if a rule or a subscription of the key covers it. If a path is not covered, the command prints a warning at the
-    start. Other programs that read FOLDER see an event up to five minutes later. If the command was killed, run it with
-    --finalize to make the newest events visible.
+    At the end, the command prints whether the recording is complete. If it is not, the exit status is 1. A value
+    arrives only if a rule or a subscription of the key covers it. If a path is not covered, the command prints a
+    warning at the start. Other programs that read FOLDER see an event up to five minutes later. If the command was
+    killed, run it with --finalize to make the newest events visible.
 
     \b
       mirror record run.parquet --path '/3303/*' --subscribe
@@ -106,7 +106,8 @@ def record(
     if not (only_audit or only_finalize):
         selection: Any = {"devices": list(devices) or None, "paths": list(paths) or None}
         with connect() as client, client.record(folder, **selection, subscribe=subscribe) as recorder:
-            # Before the first line, after which another program may end the recording at once.
+            # This comes before the first line of output, because another program may end the recording as soon as it
+            # reads that line.
             signal.signal(signal.SIGTERM, stop)
             _wait_for_end(recorder, seconds)
     try:
@@ -137,9 +138,9 @@ def _advice(device: str | None, paths: Sequence[str]) -> str:
 
 @contextmanager
 def _reported_outages(client: MirrorClient, is_reported: threading.Event, advice: str) -> Iterator[None]:
-    """Report when the mirror becomes unreachable, when it is back, and once if no events are received.
+    """Report when the mirror becomes unreachable and when it can be reached again.
 
-    ``is_reported`` is set after an event, or after the report that there are none.
+    Report once if no events are received for some time. ``is_reported`` is set after an event or after that report.
     """
     is_over, started_at = threading.Event(), time.monotonic()
 
@@ -168,7 +169,7 @@ def _reported_outages(client: MirrorClient, is_reported: threading.Event, advice
 
 
 def _wait_for_end(recorder: Recorder, seconds: float | None) -> None:
-    """Wait until the time is over, the recorder ends, or Ctrl-C."""
+    """Wait until the time is over, the recorder ends, or the user presses Ctrl-C."""
     end_at = float("inf") if seconds is None else time.monotonic() + seconds
     try:
         click.echo(f"recording into {recorder.path}; Ctrl-C ends it", err=True)
@@ -181,12 +182,12 @@ def _wait_for_end(recorder: Recorder, seconds: float | None) -> None:
 
 
 def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Handle a signal like Ctrl-C."""
+    """Handle a signal in the same way as Ctrl-C."""
     raise KeyboardInterrupt
 
 
 def _event_row(event: Event) -> Row:
     value = None if event.value is None else plain_text(event.value)
-    # The time of a loss is unknown; the local clock would differ from the times of the other lines.
+    # The time of a loss is unknown. The local time would not fit the times of the other lines.
     computed = {"at": event.changed_at, "event": event.kind.value, "value": value}
     return {name: computed[name] if name in computed else getattr(event, name) for name in _EVENT}

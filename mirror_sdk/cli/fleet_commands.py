@@ -1,4 +1,4 @@
-"""The commands about the whole fleet: plans, drift and snapshots."""
+"""The commands for the entire fleet: plans, drift and snapshots."""
 
 from __future__ import annotations
 
@@ -77,21 +77,21 @@ _NOT_ALL = 1
 def plan(
     file: Path, is_applied: bool, undo_file: Path | None, read_first: bool, form: OutputFormat, **limits: Any
 ) -> None:
-    """Check the writes in FILE, a CSV with the columns device, path and value, and send them with --apply.
+    """FILE is a CSV file with the columns device, path and value.
 
-    FILE is in UTF-8, with commas, semicolons or tabs between its columns. Write numbers with a decimal point, even if
-    semicolons separate the columns.
+    It is in UTF-8, and its columns are separated by commas, semicolons or tabs. Write numbers with a decimal point,
+    even if the columns are separated by semicolons.
 
-    The exit status is 1 if a write is rejected. With --apply it is also 1 if a write has not succeeded yet, for example
-    because its device sleeps and gets the write at its next contact. Ctrl-C stops sending. The command always lists the
-    result of each write.
+    The exit status is 1 if a write is rejected. With --apply, it is also 1 if a write has not succeeded yet, for
+    example because its device sleeps and gets the write at its next contact. Ctrl-C stops sending. The command always
+    lists the result of each write.
 
     \b
       mirror plan wanted.csv
       mirror plan wanted.csv --apply --undo before.csv
     """  # noqa: D301 - click wants the character, not its escape
     if undo_file is not None and undo_file.exists():
-        # It may hold the previous values of an earlier plan.
+        # The file may contain the previous values of an earlier plan.
         raise click.BadParameter(f"{undo_file} exists already; pass the name of a new file", param_hint="--undo")
     from mirror_sdk.cli import table_rows as tables
 
@@ -106,7 +106,7 @@ def plan(
                 with suppress(KeyboardInterrupt):
                     made.apply(**limits)
             finally:
-                # After any end the user has to know what was sent.
+                # However the plan ends, the user has to know what was sent.
                 result = made.result
                 show(tables.table_rows(result, tables.RESULT_COLUMNS, form, frame), tables.RESULT_COLUMNS, form)
             succeeded = succeeded and bool(result["status"].eq("success").all())
@@ -134,10 +134,10 @@ def plan(
 def drift(
     paths: Sequence[str], tolerance: float, unconfirmed: bool, acknowledged: bool, check: bool, form: OutputFormat
 ) -> None:
-    """Show where desired and reported values differ, in the whole fleet.
+    """Show the resources of the fleet whose desired and reported values differ.
 
-    After a device has accepted a write, the mirror keeps the old reported value until the device reports again. Such
-    a difference is shown only with --unconfirmed. Read the resource to find out which value the device has.
+    After a device has accepted a write, the mirror keeps the old reported value until the device reports again. Such a
+    difference is shown only with --unconfirmed. To find out which value the device has, read the resource.
 
     \b
       mirror drift --path '/3308/*' --tolerance 0.5 --check
@@ -181,8 +181,8 @@ def snapshot(
 ) -> None:
     """Write the state of the whole fleet at one instant into FILE.
 
-    The ending of FILE selects the format: .parquet or .csv. An existing FILE is replaced when the new one is complete.
-    With --dataset FILE is a folder of Parquet files, which are written while the fleet is received.
+    The extension of FILE selects the format: .parquet or .csv. An existing FILE is replaced only after the new one is
+    complete. With --dataset, FILE is a folder of Parquet files, which are written while the fleet is received.
 
     \b
       mirror snapshot temperatures.csv --path '/3303/0/5700'

@@ -1,4 +1,7 @@
-"""The group of commands, and the messages of their errors. ``mirror --help`` loads no other module."""
+"""The group of commands, and the messages of their errors.
+
+``mirror --help`` does not load any other module.
+"""
 
 from __future__ import annotations
 
@@ -86,22 +89,21 @@ _SHELL_PHRASES = [
     (r"^base_url (?=must be|is not|'.*' is not)", "API_HOST "),
     (r"\bdoes base_url point elsewhere\?", "does API_HOST point elsewhere?"),
 ]
-"""Phrases of error messages for programs, and the phrases that the shell shows instead.
+"""The phrases in error messages for programs, and their replacements for the shell.
 
-Whole phrases, since a device may have any name.
-
-Messages that name the option of the shell as well are not in this list.
+Complete phrases are replaced, because a device may have any name. Messages that already contain the option of the shell
+are not in this list.
 """
 
 
 class _NoResponse(click.ClickException):
-    """The device or the mirror did not respond in time."""
+    """The error for a device or a mirror that did not respond in time."""
 
     exit_code = 3
 
 
 class _ClientCommands(LazyGroup):
-    """Reports each error in one line."""
+    """A command group that reports each error in a single line."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -110,7 +112,7 @@ class _ClientCommands(LazyGroup):
                 warnings.showwarning = _show_warning
                 return super().invoke(ctx)
         except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
-            # BrokenPipeError: the reader of the output has closed it; click ends quietly.
+            # BrokenPipeError means that the reader of the output has closed it. In this case, click ends quietly.
             raise
         except Exception as error:
             reported = _reported(error)
@@ -120,8 +122,8 @@ class _ClientCommands(LazyGroup):
 
 
 def _reported(error: Exception) -> click.ClickException | None:
-    """Return the error for one line of output; ``None`` for an unexpected one."""
-    # Imported here, because the help of the group needs neither.
+    """Return the error as a single line of output. The result is ``None`` for an unexpected error."""
+    # These modules are imported here, because the help of the group does not need them.
     from mirror_sdk.errors import CallTimeout, MirrorError, WaitTimeout
     from mirror_sdk.lab.demo import DemoError
 
@@ -146,7 +148,7 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def in_words_of_the_shell(message: str) -> str:
-    """Return a message for programs with the options and commands of the shell instead of Python calls."""
+    """Return a message for programs in which Python calls are replaced by options and commands of the shell."""
     for pattern, replacement in _SHELL_PHRASES:
         message = re.sub(pattern, replacement, message)
     return message

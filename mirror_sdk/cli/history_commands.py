@@ -1,4 +1,4 @@
-"""The commands about the past: the history of a device, and the fleet as of an instant."""
+"""The commands for the past: the history of a device, and the state of the fleet at an earlier time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _span(text: str) -> timedelta:
 
 
 def _instant(text: str) -> datetime | timedelta:
-    """Parse an instant with its time zone, or a time span, which the client subtracts from the current time."""
+    """Parse a time with its time zone, or a duration that the client subtracts from the current time."""
     if _SPAN.fullmatch(text):
         return _span(text)
     try:
@@ -72,8 +72,8 @@ def history(
 ) -> None:
     """Show the history of DEVICE: reported values, completed writes, registrations, and gaps.
 
-    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. The time of a value
-    is the time by the device's clock, if the device sent one. The mirror has to keep a history.
+    A PATH may be a pattern. Rows without a path, such as registrations, are always shown. The time of a value comes
+    from the device's clock, if the device sent a time. The mirror must be configured to keep a history.
 
     \b
       mirror history light-01 --since 2h
@@ -98,10 +98,9 @@ def history(
             oldest_at = error.oldest_at
             if since is None or oldest_at is None or (isinstance(end, datetime) and end < oldest_at):
                 raise
-            # A query for the last week gets the part of it that is stored.
+            # If only a part of the requested period is stored, the query gets that part.
             click.echo(f"the history begins at {write_timestamp(oldest_at)}, so it is shown from then on", err=True)
-            # Without begin, because devices may have reported values with an earlier time than the start of the
-            # history.
+            # There is no begin, because devices may have reported values with a time before the start of the history.
             found = query()
             found = found[found["changed_at"] >= begin].head(limit or len(found))
     if_empty = f"nothing happened to {device} in that time; 'mirror get {device}' shows its current values"
@@ -126,8 +125,8 @@ def as_of(
 ) -> None:
     """Write the state of the whole fleet at INSTANT into FILE.
 
-    The ending of FILE selects the format: .parquet or .csv. The mirror has to keep a history. INSTANT is a time, or an
-    age such as 2h, measured by the clock of the mirror.
+    The extension of FILE selects the format: .parquet or .csv. The mirror must be configured to keep a history. INSTANT
+    is a time, or a duration before the current time of the mirror's clock.
 
     \b
       mirror as-of 2h before.parquet

@@ -61,19 +61,19 @@ def lab(
     """Start a mirror with simulated devices, and JupyterLab with the notebooks.
 
     The notebooks get API_HOST and API_KEY. The last lines of the output are the addresses of the notebooks and of the
-    mirror's page. A tile in JupyterLab's launcher opens the page, too. JupyterLab does not fetch news from the
-    internet. It trusts the notebooks until you change them.
+    page of the mirror. A tile in the launcher of JupyterLab opens the page, too. JupyterLab does not fetch news from
+    the internet. It trusts the notebooks until you change them.
 
-    The mirror stops when JupyterLab stops. Without --database its data is then lost. The time of the mirror is
-    simulated: it starts on Monday, January 5, 2026, at 08:00 UTC, and passes at normal speed. A notebook can advance it
-    by hours at once.
+    The mirror stops when JupyterLab stops. Without --database, its data are lost at that time. The time of the mirror
+    is simulated. It starts on Monday, January 5, 2026, at 08:00 UTC and passes at normal speed. A notebook can advance
+    it by hours at once.
 
     \b
       mirror lab --devices 50 --database fleet.db
       mirror lab --widget watcher
       mirror lab --coap
     """  # noqa: D301 - click wants the character, not its escape
-    # By default SIGTERM would end this process at once and leave JupyterLab running, which has a session of its own.
+    # JupyterLab has a separate session. By default, SIGTERM would end only this process and leave JupyterLab running.
     signal.signal(signal.SIGTERM, stop)
     first, *_ = examples.copy(folder)
     options = [*(["--no-browser"] if no_browser else []), *([] if port is None else [f"--ServerApp.port={port}"])]

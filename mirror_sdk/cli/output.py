@@ -1,4 +1,4 @@
-"""Output of rows: as a table for people, as JSON or CSV for programs."""
+"""The output of rows, as a table for people and as JSON or CSV for programs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _UNLIMITED_WIDTH = 10_000
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 OutputFormat = Literal["json", "csv"] | None
-"""``None`` is a table."""
+"""The format of the output. ``None`` means a table."""
 
 Row = Mapping[str, object]
 
 
 def one_of(parameter: str, **helps: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds flags of which at most one may be set.
+    """Return a decorator that adds several flags, of which at most one may be set.
 
     Args:
-        parameter: The parameter of the command, which gets the name of the flag, or ``None``.
-        helps: The help of each flag, by its name.
+        parameter: The parameter of the command. Its value is the name of the flag, or ``None`` if no flag is set.
+        helps: The help text of each flag, by the name of the flag.
     """
 
     def choose(context: click.Context, flag: click.Parameter, is_set: bool) -> None:
@@ -55,7 +55,7 @@ form_options = one_of("form", json="Print JSON instead of a table.", csv="Print 
 
 
 def attribute_rows(objects: Iterable[object], names: Sequence[str]) -> list[dict[str, object]]:
-    """Return these attributes of each object."""
+    """Return these attributes of each object as rows."""
     return [{name: getattr(one, name) for name in names} for one in objects]
 
 
@@ -76,21 +76,24 @@ def show(rows: Sequence[Row], columns: Sequence[str], form: OutputFormat, if_emp
         for name in columns:
             table.add_column(name.replace("_", " "), overflow="fold")
         for row in rows:
-            # As Text, because texts of devices may look like markup.
+            # Strings from devices may look like markup, so they are wrapped in Text.
             table.add_row(*[Text(_readable(row[name])) for name in columns])
-        # In a file or a pipe no line is wrapped.
+        # Lines are not wrapped in a file or a pipe.
         Console(width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH, highlight=False).print(table)
 
 
 def show_heading(columns: Sequence[str], form: OutputFormat) -> None:
-    """Print the heading before the lines of :func:`show_line`: the names of the columns in CSV, otherwise nothing."""
+    """Print the heading of the lines of :func:`show_line`.
+
+    For CSV, it consists of the names of the columns. For other formats, nothing is printed.
+    """
     if form == "csv":
         _write_csv(columns)
         sys.stdout.flush()
 
 
 def show_line(row: Row, form: OutputFormat) -> None:
-    """Print one row of a stream."""
+    """Print a single row of a stream."""
     if form == "json":
         click.echo(json.dumps({name: _plain(value) for name, value in row.items()}))
     elif form == "csv":
@@ -101,10 +104,10 @@ def show_line(row: Row, form: OutputFormat) -> None:
 
 
 def _write_csv(cells: Sequence[str]) -> None:
-    # A program gets every character, also those that the terminal cannot show.
+    # A program gets every character, including characters that the terminal cannot display.
     if isinstance(sys.stdout, TextIOWrapper) and not is_utf8(sys.stdout):
         sys.stdout.reconfigure(encoding="utf-8")
-    # The csv module does not quote a carriage return, which would begin a new row.
+    # The csv module does not quote a carriage return, although it would start a new row.
     quoting: Literal[0, 1] = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
     csv.writer(sys.stdout, lineterminator="\n", quoting=quoting).writerow(cells)
 
@@ -116,9 +119,10 @@ def _readable(value: object) -> str:
         return str(timedelta(seconds=round(value.total_seconds())))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    # Line ends and tabs of a value are kept; other control characters become escapes.
+    # Line ends and tabs of a value are kept. Other control characters are escaped.
     text = "\n".join(map(visible, _text(value).expandtabs().split("\n")))
-    # Characters that standard output cannot encode become escapes here: the table needs their width for its layout.
+    # Characters that standard output cannot encode are escaped here, because the table needs their width for its
+    # layout.
     encoding = sys.stdout.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)
 

@@ -1,4 +1,4 @@
-"""Files that commands write."""
+"""The files that commands write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ max_snapshot_bytes_option = click.option(
 
 
 def check_table_file(file: Path, cure: str = "") -> None:
-    """Check the ending of a file for a table, and its folder, before the mirror sends a whole fleet."""
+    """Check the extension and the folder of a file for a table, before the mirror sends the data of an entire fleet."""
     if file.suffix not in {".parquet", ".csv"}:
         raise click.BadParameter(f"{file.name} ends neither in .parquet nor in .csv{cure}", param_hint="FILE")
     if file.is_dir():
@@ -37,7 +37,7 @@ def check_table_file(file: Path, cure: str = "") -> None:
 
 
 def write_state(frame: pd.DataFrame, file: Path) -> None:
-    """Write a state table into a file, and print its size. The ending of the file selects the format."""
+    """Write a state table to a file in the format of the file extension, and print its size."""
     with replacing(file) as unfinished:
         if file.suffix == ".csv":
             from mirror_sdk.frames.csv_file import write_csv
@@ -55,11 +55,11 @@ def report_written(rows: int, device_count: int, file: Path) -> None:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces ``file`` when it is complete and on disk. Until then ``file`` is unchanged.
+    """Yield a temporary file that replaces ``file`` when it is complete and on disk.
 
-    A pipe or a device, such as ``/dev/stdout``, is written directly.
+    Until then, ``file`` is unchanged. A pipe or a device, such as ``/dev/stdout``, is written directly.
     """
-    # A link stays, and the file it points to is replaced.
+    # A symbolic link remains, and its target is replaced.
     target = Path(os.path.realpath(file))
     unfinished = target.with_name(f".{target.name}-{uuid.uuid4().hex}")
     try:
@@ -67,7 +67,8 @@ def replacing(file: Path) -> Iterator[Path]:
             yield file
             return
         if target.exists():
-            # No one else can read it before it is as private as the file it replaces.
+            # The permissions are set first, so that no one can read the new file who could not read the file that it
+            # replaces.
             unfinished.touch(0o600)
         yield unfinished
         with unfinished.open("rb+") as written:
@@ -77,7 +78,7 @@ def replacing(file: Path) -> Iterator[Path]:
         try:
             unfinished.replace(target)
         except OSError:
-            # A file that is mounted on its own into a container can only be overwritten.
+            # A file that is mounted individually into a container can only be overwritten.
             shutil.copyfile(unfinished, target)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)

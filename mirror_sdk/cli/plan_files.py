@@ -25,7 +25,9 @@ _EXCERPT_LENGTH = 80
 
 
 def read_planned(file: Path) -> pd.DataFrame:
-    """Read the planned writes of a file. Each value stays a string, which the plan parses or rejects.
+    """Read the planned writes from a file.
+
+    Each value remains a string, which the plan parses or rejects.
 
     Raises:
         BadParameter: The file is not a CSV file in UTF-8 with these columns.
@@ -59,14 +61,14 @@ def _read(file: Path) -> pd.DataFrame:
         for row in rows:
             cells = [row[name] for name in _COLUMNS]
             if None in cells:
-                raise _wrong(f"line {rows.line_num} of {file.name} is too short; it needs {', '.join(_COLUMNS)}")
-            # A decimal comma may have split a number, so that only its first part is the value.
+                raise _wrong(f"line {rows.line_num} of {file.name} is too short")
+            # A decimal comma may have split a number, in which case only the first part of the number is the value.
             if any(row.get(None) or ()):
                 raise _wrong(
                     f"line {rows.line_num} of {file.name} has more cells than the first line; write a number with a"
                     " point, like 21.5, and put a string with a comma into quotes"
                 )
-            # Spreadsheets leave empty rows after the last one.
+            # Spreadsheets leave empty rows after the last row.
             if any(cells):
                 planned[rows.line_num] = tuple(map(with_formula, cells))
     index = pd.Index(list(planned), name="line")
@@ -74,20 +76,23 @@ def _read(file: Path) -> pd.DataFrame:
 
 
 def delimiter_of(heading: str) -> str:
-    """Return the delimiter of a heading. Spreadsheets write semicolons where numbers have a decimal comma."""
+    """Return the delimiter of a heading.
+
+    Spreadsheets write semicolons if numbers have a decimal comma.
+    """
     return max(",;\t", key=lambda mark: len({*_COLUMNS}.intersection(*csv.reader([heading], delimiter=mark))))
 
 
 def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]], file: Path) -> None:
     """Write device, path and value as rows that a plan parses to the same values.
 
-    Report the values that it cannot parse.
+    Values that cannot be written in this way are reported.
     """
     rows = []
     for device, path, value in values:
         try:
             payload, _ = encode(value, path)
-            # A value of an undeclared resource is sent as the text it is.
+            # A value of a resource without a declaration is sent as a string.
             text = written(value) if lookup(path) else payload.decode()
         except (InvalidValue, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)

@@ -1,4 +1,7 @@
-"""The options for pseudonyms in a file. The key is never an option: other users of the machine can see options."""
+"""The options for pseudonyms in a file.
+
+The key is never an option, because other users of the machine can see options.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ def pseudonym_options(command: Command) -> Command:
 
 
 def read_key(*, is_requested: bool, file: Path | None) -> str | bytes | None:
-    """Return the key; ``None`` if no pseudonyms are wanted.
+    """Return the key, or ``None`` if pseudonyms are not requested.
 
     Raises:
-        BadParameter: The key is missing or too short, or a file was given without pseudonyms.
+        BadParameter: The key is missing or too short, or a key file was passed although pseudonyms are not requested.
     """
     if not is_requested:
         if file is not None:
@@ -67,7 +70,7 @@ def read_key(*, is_requested: bool, file: Path | None) -> str | bytes | None:
 
 
 def pseudonymized(frame: pd.DataFrame, key: str | bytes | None) -> pd.DataFrame:
-    """Return the table with pseudonyms if there is a key, and print how many cells were replaced."""
+    """Return the table with pseudonyms if there is a key, and print the number of replaced cells."""
     if key is None:
         return frame
     from mirror_sdk.frames import mirror

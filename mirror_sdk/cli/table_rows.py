@@ -1,11 +1,11 @@
-"""Rows of pandas tables for the output of commands."""
+"""The rows of pandas tables for the output of commands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-# Before pandas: if pandas is missing, its error says how to install it.
+# Imported before pandas. If pandas is missing, its error says how to install it.
 from mirror_sdk.frames import value_column
 
 # isort: split
@@ -30,13 +30,13 @@ _NAMES_IN_TABLE = {"at": "changed_at"}
 def table_rows(
     frame: pd.DataFrame, columns: Sequence[str], form: OutputFormat, names: pd.DataFrame | None = None
 ) -> list[Row]:
-    """Return the rows of a table with these columns.
+    """Return the rows of a table, with these columns.
 
     Args:
         frame: A drift, plan, requests or history table.
-        columns: One of the lists of this module.
-        form: The form of the output. JSON has typed values; the other forms have strings as in ``mirror get``.
-        names: A table with the endpoint names of the devices; by default ``frame`` itself.
+        columns: One of the lists of columns in this module.
+        form: The format of the output. JSON has typed values. The other formats have strings as in ``mirror get``.
+        names: A table with the endpoint names of the devices. The default is ``frame`` itself.
     """
     cells = [_cells(frame, name, form, frame if names is None else names) for name in columns]
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
@@ -59,19 +59,19 @@ def _cells(frame: pd.DataFrame, name: str, form: OutputFormat, names: pd.DataFra
     if name == "decision" and form is None:
         # The summary below the table says "rejected". Programs get the value of the enumeration.
         return ["reject" if cell == Decision.REFUSE else cell for cell in cells]
-    # Results are shown when the plan has ended: a request that is still queued is never sent.
+    # Results are displayed after the plan has ended. By then, a request that is still queued will never be sent.
     return ["not sent" if name == "status" and cell == RequestStatus.QUEUED else cell for cell in cells]
 
 
 def _device_names(frame: pd.DataFrame) -> dict[str, str]:
-    """Return the endpoint name of each device. If it has none, return its id."""
+    """Return the endpoint name of each device, or the device id if the device has no name."""
     devices = frame[["device_id", "endpoint_name"]].astype(object).drop_duplicates("device_id")
     named = devices["endpoint_name"].where(devices["endpoint_name"].notna(), devices["device_id"])
     return display_names(dict(zip(devices["device_id"], named, strict=True)))
 
 
 def _typed(value: Any, path: str) -> Any:
-    # The column of numbers has floats, also for resources that are declared as integers.
+    # The column of numbers has floats, even for resources that are declared as integers.
     definition = lookup(path) if isinstance(value, float) else None
     is_integer = definition is not None and definition.type is ResourceType.INTEGER
     return int(value) if is_integer and value.is_integer() else value

@@ -1,6 +1,6 @@
 """Tables for pandas, Arrow and Polars, and the accessor ``frame.mirror``."""
 
-# Imported first: they are an extra, and the error says how to install it.
+# Imported first, because both packages belong to an optional extra: the error says how to install it.
 try:
     import pandas  # noqa: F401, ICN001
     import pyarrow  # noqa: F401, ICN001

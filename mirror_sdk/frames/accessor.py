@@ -1,4 +1,4 @@
-"""``frame.mirror``, or ``mirror(frame)``: the methods of tables of this package."""
+"""The accessor ``frame.mirror``, or ``mirror(frame)``, with the methods for tables of this package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Refreshes(Protocol[T_co]):
 
 
 class _HasFleet(Protocol[T_co]):
-    # Declared as the clients declare it: pyright does not compare a property with another descriptor.
+    # Declared in the same way as in the clients, because pyright does not compare a property with another descriptor.
     @lazy_property
     def fleet(self) -> _Refreshes[T_co]: ...
 
@@ -47,17 +47,18 @@ class _HasFleet(Protocol[T_co]):
 class MirrorAccessor(HistoryMethods):
     """Methods for the tables of this package, and for any table that has the columns they need.
 
-    The methods for analysis over time need a history table or an events table. A recording has both.
+    Analysis over time needs a history table or an events table. A recording has both.
 
-    A value is known from the time of its row until the next row of the resource, or until an *unknown interval* begins:
+    A value is known from the time of its row until the next row of the resource. It becomes unknown earlier if an
+    *unknown interval* begins. Unknown intervals are:
 
-    - a ``gap`` row: the service was down, or lost entries;
+    - a ``gap`` row: the service was down, or it lost entries;
     - an absence of the device: from a ``deregistration`` or ``expired`` row to its next ``registration`` or
       ``reg_update``;
-    - with ``silence_limit``, a silence of the device: no value, registration or update for longer than the limit. The
-      interval begins when the limit is over.
+    - with ``silence_limit``, a silence of the device, which means no value, registration or update for longer than the
+      limit. The interval begins when the limit expires.
 
-    If a resource has several rows in one millisecond, the row that arrived last counts.
+    If a resource has several rows with the same millisecond, the row that arrived last counts.
 
     After an unknown interval the value stays unknown until the device reports the resource again, even if the report
     has an older time. For example, a device may return and report a value that last changed before it left:
@@ -79,13 +80,13 @@ class MirrorAccessor(HistoryMethods):
     - no other row of the resource has a time in (s, r].
 
     In a history of the service, r is ``received_at``. In recordings and events tables, it comes from the
-    client's clock, and many rows may have the same one. For them, r is the time of the newest registration,
-    deregistration, expiry or end of a gap that arrived before the row. The value is therefore known from the device's
-    return on.
+    client's clock, and many rows may have the same time. For such rows, r is the time of the newest registration,
+    deregistration, expiry or end of a gap that arrived before the row. The value is therefore known as soon as the
+    device returns.
 
-    Opaque values, NaN and missing values count as unknown. The time of a row is the device's own (``changed_at``), or
-    the time of receipt if the device sent none. Do not drop rows to select resources; pass ``paths=``. Every row of a
-    device shows that the device was in contact, and so affects ``silence_limit`` for all its resources.
+    Opaque values, NaN and missing values count as unknown. The time of a row is the device's own time (``changed_at``),
+    or the time of receipt if the device sent no time. To select resources, pass ``paths=`` instead of removing rows:
+    every row shows that its device was in contact, and so affects ``silence_limit`` for all resources of that device.
 
     Raises:
         InvalidValue: The table lacks a column that the method needs; the message names it.
@@ -96,7 +97,9 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """The decoded values in one column: reported values in a state or drift table, else received values.
+        """The decoded values in one column.
+
+        These are reported values in a state or drift table, and received values in other tables.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -107,7 +110,9 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """The decoded desired values of a state or drift table in one column, or the requested values of requests.
+        """The decoded desired values of a state or drift table in one column.
+
+        For a requests table, these are the requested values.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> client.state_frame(paths=["/3311/0/5851"]).mirror.desired.tolist()
@@ -117,7 +122,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def labels(self) -> pd.Series:
-        """The label of each row's resource, or its path if it has no label.
+        """The label of the resource of each row, or its path if it has no label.
 
         >>> client.state_frame([station]).mirror.labels.tolist()
         ['Temperature · Sensor Value']
@@ -145,9 +150,9 @@ class MirrorAccessor(HistoryMethods):
         - state table: the reported values, see :func:`mirror_sdk.frames.wide`;
         - requests table: the status of the last request;
         - drift table: the kinds of drift;
-        - events or history table: the values, with one row per instant and one column per device and resource;
-        - result of :meth:`resample`: the statistic, with one row per bin and one column per device and resource. With
-          several statistics, each has its own columns.
+        - events or history table: the values, with one row per point in time and one column per device and resource;
+        - result of :meth:`resample`: the statistic, with one row per bin and one column per device and resource. If the
+          table has several statistics, each statistic has its own columns.
 
         >>> client.state_frame(paths=["/3311/*"]).mirror.wide().columns.tolist()
         ['/3311/0/5850', '/3311/0/5851']
@@ -174,28 +179,30 @@ class MirrorAccessor(HistoryMethods):
         how: How = "left",
         suffix: str = "_other",
     ) -> pd.DataFrame:
-        """Join another table to this one and keep the metadata, which pandas drops when it merges.
+        """Join another table to this one and keep the metadata, which pandas drops in a merge.
 
-        If both tables have metadata, the result has the older instant and the ``server`` of both, and it is complete
-        only if both tables are. Categories stay categories. An index with a name, such as that of :meth:`wide`, becomes
-        a column.
+        If both tables have metadata, the result has the older timestamp and the ``server`` of both. It is complete only
+        if both tables are. Categorical columns stay categorical. A named index, such as the index of :meth:`wide`,
+        becomes a column.
 
         Args:
-            other: The other table. Each of its matching rows becomes a row of the result.
-            on: The columns to join on, which both tables must have. By default ``device_id`` and ``path``, or whichever
-                of these two both tables have. In a ``left`` or ``inner`` join by a category, a missing value matches
-                nothing.
-            how: The tables whose rows are kept without a match: ``left`` (this table), ``right`` (the other table),
-                ``outer`` (both) or ``inner`` (neither).
-            suffix: Appended to the name of a column of the other table if this table has a column of that name.
+            other: The other table. Each of its rows that matches becomes a row of the result.
+            on: The columns to join on, which both tables must have. The default is ``device_id`` and ``path``, or one
+                of them if the tables do not share both. In a ``left`` or ``inner`` join on a categorical column, a
+                missing value matches nothing.
+            how: The tables whose rows are kept even if they have no match: ``left`` (this table), ``right`` (the other
+                table), ``outer`` (both tables) or ``inner`` (neither table).
+            suffix: The suffix for the name of a column of the other table if this table has a column of the same name.
 
         Returns:
-            A new table. It cannot be refreshed: refresh the table of ``client.fleet.snapshot()`` and join again.
+            A new table. It cannot be refreshed. Instead, refresh the result of ``client.fleet.snapshot()`` and join
+            again.
 
         Raises:
-            ValueError: A column to join on has another type in the other table, or a name with the suffix exists
-                already.
-            InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
+            ValueError: A column to join on has another type in the other table, or a column with the suffixed name
+                already exists.
+            InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a kind of
+                join.
 
         >>> rooms = pd.DataFrame({"endpoint_name": ["light-01"], "room": ["Hall"]})
         >>> state = client.state_frame([light])
@@ -206,16 +213,16 @@ class MirrorAccessor(HistoryMethods):
         return join(self._frame, other, on, how=how, suffix=suffix)
 
     def with_metadata_from(self, *originals: pd.DataFrame) -> pd.DataFrame:
-        """Restore the metadata of a table after pandas dropped it, from the tables that it was made of.
+        """Restore the metadata of a table after pandas dropped it, from the source tables.
 
-        The metadata in ``attrs["mirror"]`` contain the instant of the table, the number of devices, and whether the
-        table is complete. pandas keeps ``attrs`` when it selects, sorts, groups or changes columns, and in Parquet,
-        Feather and pickle files. pandas drops ``attrs`` when it merges, joins or pivots tables, when it concatenates
-        tables with different metadata, and in all other files.
+        The metadata in ``attrs["mirror"]`` contain the timestamp of the table, the number of devices, and whether the
+        table is complete. pandas keeps ``attrs`` when it selects, sorts or groups rows or changes columns, and in
+        Parquet, Feather and pickle files. pandas drops ``attrs`` when it merges, joins or pivots tables, when it
+        concatenates tables with different metadata, and in all other file formats.
 
         Args:
-            *originals: The source tables. The result has the oldest instant of these tables. It is complete only if all
-                of them are complete.
+            *originals: The source tables. The result has the oldest of their timestamps. It is complete only if all
+                source tables are.
 
         Raises:
             InvalidValue: None of the source tables has metadata.
@@ -228,22 +235,24 @@ class MirrorAccessor(HistoryMethods):
         return with_metadata_from(self._frame, originals)
 
     def for_excel(self) -> pd.DataFrame:
-        r"""Convert the table to cells that Excel can store, for ``to_excel``.
+        r"""Convert the table to cells that Excel can store, as input for ``to_excel``.
 
-        ``to_excel`` itself needs openpyxl or another package that pandas names. The conversion changes:
+        ``to_excel`` itself needs openpyxl or another package that pandas supports. The conversion changes:
 
         - times: Excel has no time zones, so the zone moves into the column name, such as ``reported_at (UTC)``;
-        - durations become seconds, such as ``latency (s)``, and bytes become hex digits;
-        - integers of 16 or more digits, times before March 1900, lists and everything else that a cell cannot store
-          become strings;
-        - a string that Excel might execute starts with an apostrophe, as in the CSV of ``mirror``;
-        - a character that a sheet cannot store becomes an escape, such as ``\x1b``;
-        - an index becomes a column if it has a name, such as that of :meth:`wide`, or does not consist of numbers;
-        - column names with several levels are joined.
+        - durations and bytes: durations become seconds, such as ``latency (s)``, and bytes become hex digits;
+        - unsupported cells: integers of 16 or more digits, times before March 1900, lists and all other values that a
+          cell cannot store become strings;
+        - formulas: a string that Excel might execute gets an apostrophe at its start, as in the CSV output of
+          ``mirror``;
+        - control characters: a character that a sheet cannot store becomes an escape sequence, such as ``\x1b``;
+        - index: it becomes a column if it has a name, such as the index of :meth:`wide`, or if it does not consist of
+          numbers;
+        - column names: several levels are joined into one name.
 
         Raises:
             InvalidValue: The table exceeds a limit of Excel: 1,048,575 rows, 16,384 columns, or 32,767 characters in a
-                text.
+                string.
 
         >>> sheet = client.state_frame().mirror.for_excel()
         >>> sheet.to_excel(folder / "state.xlsx", index=False)
@@ -253,12 +262,13 @@ class MirrorAccessor(HistoryMethods):
         return for_excel(self._frame)
 
     def to_html(self) -> str:
-        r"""Return the HTML that notebooks display for the table, for reports and for notebooks without IPython.
+        r"""Return the table as HTML, as notebooks display it. Use it for reports and for notebooks without IPython.
 
-        Ids, paths and times stay in one line, and ``—`` marks a missing value. The header of a column shows the zone of
-        times and the unit of durations: ``d``, ``h``, ``min`` or ``s``. For numbers it shows the unit, if all rows have
-        the same one. Strings sent by devices are escaped, and invisible characters become escapes, such as ``\x1b``.
-        The pandas options ``display.max_rows``, ``min_rows``, ``max_columns`` and ``max_colwidth`` limit what is shown.
+        Ids, paths and times are not wrapped, and ``—`` marks a missing value. The header of a column shows the time
+        zone of times and the unit of durations: ``d``, ``h``, ``min`` or ``s``. The header of a column of numbers shows
+        the unit if all rows have the same unit. Strings from devices are HTML-escaped, and invisible characters become
+        escape sequences, such as ``\x1b``. The pandas options ``display.max_rows``, ``min_rows``, ``max_columns`` and
+        ``max_colwidth`` limit the size of the table.
 
         >>> client.write_value(light, "/3311/0/5851", 40)
         >>> "desired_num (%)" in client.state_frame([light], paths=["/3311/0/5851"]).mirror.to_html()
@@ -267,11 +277,11 @@ class MirrorAccessor(HistoryMethods):
         return to_html(self._frame)
 
     def visible(self) -> pd.DataFrame:
-        r"""Return a copy that is safe to print in a terminal, without control characters in strings sent by devices.
+        r"""Return a copy that is safe to print in a terminal, because strings from devices have no control characters.
 
-        ``print(frame)`` writes these strings unchanged, including escape sequences, line ends and marks that change the
-        direction of writing. The copy has escapes instead, such as ``\x1b`` and ``\u202e``. Its columns of strings and
-        categories have the dtype ``object``.
+        ``print(frame)`` writes these strings unchanged, including terminal escape sequences, line breaks and characters
+        that change the writing direction. In the copy they are replaced by escapes such as ``\x1b`` and ``\u202e``.
+        Columns of strings and categories of the copy have the dtype ``object``.
 
         >>> print(client.state_frame([light], paths=["/3311/0/5851"]).mirror.visible()["label"].to_string(index=False))
         Light Control · Dimmer
@@ -281,15 +291,17 @@ class MirrorAccessor(HistoryMethods):
     def pseudonymize(self, key: str | bytes, *, also: Iterable[str] = ()) -> pd.DataFrame:
         """Replace personal data with pseudonyms, so that you can share the table; see ``mirror help privacy``.
 
-        The pseudonyms replace ids and names of devices, including those in the index, and the values of the resources
-        listed in ``mirror help privacy``. ``attrs["mirror"]["pseudonymized"]`` has a report of the replacements.
+        The pseudonyms replace the ids and names of devices, also in the index, and the values of the resources listed
+        in ``mirror help privacy``. A report of the replacements is in ``attrs["mirror"]["pseudonymized"]``.
 
         Args:
-            key: A secret string or bytes, of at least 16 bytes. The same key gives the same pseudonyms in every table.
-            also: More strings to search for in the remaining strings, such as names of devices that this table lacks.
+            key: A secret string or bytes object of at least 16 bytes. The same key gives the same pseudonyms in every
+                table.
+            also: Additional personal strings, such as names of devices that are not in this table. Strings of the table
+                that contain them are replaced.
 
         Raises:
-            InvalidValue: The key is too short or missing, the table has pseudonyms already, or it has values but no
+            InvalidValue: The key is too short or missing, the table is already pseudonymized, or it has values but no
                 column with their resources.
 
         >>> key = "qT4m-x8Wz-2bKd-7RfL"
@@ -300,9 +312,9 @@ class MirrorAccessor(HistoryMethods):
         return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
-        """Return an updated copy of a table of ``client.fleet.snapshot()``, fetching only what has changed.
+        """Return an updated copy of a table from ``client.fleet.snapshot()``, and fetch only the changes.
 
-        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The errors are those of
+        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The method raises the errors of
         ``client.fleet.refresh()``.
 
         >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
@@ -353,16 +365,19 @@ class MirrorAccessor(HistoryMethods):
         """Find values of a state table that are too old, or the devices that have such values.
 
         Args:
-            age: The largest accepted age of a value, such as ``"1h"`` or ``"30min"``.
+            age: The age that a value may have before it is stale, such as ``"1h"`` or ``"30min"``.
             by: ``"resource"`` returns the rows of stale values. ``"device"`` returns one row for each device with stale
-                values, the longest silent first; see :func:`mirror_sdk.frames.stale_devices` for its columns.
+                values. The device that was silent for longest comes first. See :func:`mirror_sdk.frames.stale_devices`
+                for the columns.
             never_read: Whether to include values that were never reported.
-            now: The instant from which ages are measured, by the mirror's clock; the instant of the table by default.
-            devices: The result of ``client.devices.list()``, or its table, for the ``last_contact`` of each device.
+            now: The time from which ages are measured, by the mirror's clock. The default is the timestamp of the
+                table.
+            devices: The result of ``client.devices.list()`` or its table, which supplies the ``last_contact`` of each
+                device.
 
         Raises:
-            InvalidValue: ``age`` is not a duration, ``by`` is invalid, ``devices`` is not the directory, or ``now``
-                is naive. The table has no instant in its metadata, or ``reported_at`` has no times.
+            InvalidValue: ``age`` is not a duration, ``by`` is invalid, ``devices`` is not the directory, or ``now`` is
+                naive. It is also raised if the table has no timestamp in its metadata, or ``reported_at`` has no times.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -386,17 +401,17 @@ class MirrorAccessor(HistoryMethods):
         return stale_devices(self._frame, stale, devices)
 
     def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-        """Plot the numbers of an events or history table over time, with a named line for each device and resource.
+        """Plot the numbers of an events or history table over time, with one labeled line for each device and resource.
 
-        A line breaks while its device is absent, and at each gap of the service. The label of the vertical axis has the
-        unit if all lines have the same one.
+        A line is interrupted while its device is absent, and at each gap of the service. The label of the vertical axis
+        has the unit if all lines have the same unit.
 
         Args:
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            ax: The axes to draw on; a new figure by default.
+            paths: The resources to plot; all by default. ``*`` at the end of a path matches anything.
+            ax: The axes to draw on. By default, a new figure is created.
 
         Returns:
-            The axes, with the time zone on the horizontal one.
+            The axes. The label of the horizontal axis has the time zone.
 
         Raises:
             ImportError: matplotlib is not installed.
@@ -414,7 +429,7 @@ class MirrorAccessor(HistoryMethods):
             numbers = numbers[[matches_any(patterns, str(path)) for path in numbers["path"]]]
         axes = axes_for(ax)
         ends = self._ends_of_lines()
-        # For Arrow categories, pandas would also return those that do not occur.
+        # pandas would also return unused categories of Arrow.
         keys = [numbers["device_id"].astype(object), numbers["path"].astype(object)]
         lines, columns = {}, ["changed_at", "value_num"]
         for (device_id, path), rows in numbers.groupby(keys, sort=False):
@@ -443,7 +458,10 @@ class MirrorAccessor(HistoryMethods):
         return axes
 
     def _ends_of_lines(self) -> pd.DataFrame:
-        """Return the instants from which on the values of a device, or of all devices (no id), are unknown."""
+        """Return the times from which the values of a device are unknown.
+
+        A row without an id applies to all devices.
+        """
         frame = self._frame
         is_end = frame["event"].isin(["gap", "deregistration", "expired"]) if "event" in frame else [False] * len(frame)
         found = frame.loc[is_end, ["device_id", "changed_at"]].dropna(subset=["changed_at"])
@@ -451,7 +469,7 @@ class MirrorAccessor(HistoryMethods):
         return found.assign(value_num=float("nan"))
 
     def _value_rows(self) -> pd.DataFrame:
-        """Return the rows with a value from a device, of an events or history table; all rows of any other table."""
+        """Return the rows with a value from a device if this is an events or history table, else all rows."""
         frame = self._frame
         return frame[frame["event"].isin(["observation", "reported"])] if "event" in frame else frame
 
@@ -484,11 +502,10 @@ class MirrorAccessor(HistoryMethods):
 
 
 def _common_unit(numbers: pd.DataFrame) -> str:
-    """Return the common unit of all lines as people write it.
+    """Return the common unit of all lines in readable form.
 
-    Empty if the units differ, or the unit of a line is unknown.
-
-    The unit of the first values of a line may be unknown, since a device often names it after them.
+    The unit is empty if the units differ or if the unit of a line is unknown. The first values of a line may have no
+    unit, because devices often report the unit after them.
     """
     if "unit" not in numbers:
         return ""
@@ -499,7 +516,7 @@ def _common_unit(numbers: pd.DataFrame) -> str:
 
 
 def mirror(frame: pd.DataFrame) -> MirrorAccessor:
-    """Return ``frame.mirror`` for type checkers and editors, which treat ``frame.mirror`` as a column.
+    """Return ``frame.mirror``, for type checkers and editors that would treat ``frame.mirror`` as a column.
 
     >>> from mirror_sdk.frames import mirror
     >>> mirror(client.state_frame([station])).labels.tolist()

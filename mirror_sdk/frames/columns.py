@@ -40,7 +40,7 @@ _WORDS = pd.CategoricalDtype(pd.Index(["a text that sets the type"])[:0])
 def build(
     columns: Mapping[str, Sequence[object]], schema: pa.Schema, *, tz: str | None = None, **metadata: object
 ) -> pd.DataFrame:
-    """Build the frame of a schema, with its metadata in ``attrs["mirror"]``.
+    """Build the DataFrame of a schema, with its metadata in ``attrs["mirror"]``.
 
     Raises:
         InvalidValue: The time zone does not exist.
@@ -49,13 +49,13 @@ def build(
 
 
 def shared_metadata(frame: pd.DataFrame) -> dict[str, object]:
-    """Return the metadata that also apply to a table derived from this one."""
+    """Return the part of the metadata that also applies to a table derived from this one."""
     metadata = frame.attrs.get("mirror", {})
     return {name: metadata[name] for name in ("taken_at", "devices", "complete", "server") if name in metadata}
 
 
 def plain(value: Any) -> object:
-    """Convert a cell of pandas, of any resolution, for Arrow."""
+    """Convert a pandas cell of any resolution to a value that Arrow accepts."""
     if pd.isna(value):
         return None
     if isinstance(value, pd.Timedelta):
@@ -64,7 +64,10 @@ def plain(value: Any) -> object:
 
 
 def with_index(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with its named index as columns, unless they exist already. A wide table has such an index."""
+    """Return the table with the named levels of its index as columns, for example for a wide table.
+
+    A level that already exists as a column is not added again.
+    """
     levels = range(frame.index.nlevels)
     doubled = [level for level in levels if _is_column(frame, frame.index.get_level_values(level))]
     if doubled:
@@ -79,12 +82,12 @@ def _is_column(frame: pd.DataFrame, level: pd.Index) -> bool:
 
 
 def to_frame(table: pa.Table, metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
-    """Convert a table with one of the schemas to a frame.
+    """Convert a table with one of the schemas to a DataFrame.
 
     Args:
         table: The table.
         metadata: The metadata, for ``attrs["mirror"]``.
-        tz: Time zone of the time columns.
+        tz: The time zone of the time columns.
 
     Raises:
         InvalidValue: The time zone does not exist.
@@ -95,14 +98,14 @@ def to_frame(table: pa.Table, metadata: Mapping[str, object], *, tz: str | None 
 def frame_of(
     columns: dict[str, pa.ChunkedArray], metadata: Mapping[str, object], *, tz: str | None = None
 ) -> pd.DataFrame:
-    """Make a frame like :func:`to_frame`, and release the columns one by one.
+    """Build a DataFrame like :func:`to_frame`, but release the columns of the table one by one.
 
-    So there are never two copies of all columns.
+    This way, there are never two copies of all columns.
 
     Raises:
         InvalidValue: The time zone does not exist.
     """
-    # These are arrays, since pandas would compare the indices of series.
+    # The columns are arrays, because pandas would compare the indices of series.
     frame = pd.DataFrame({name: _array(columns.pop(name)) for name in tuple(columns)}, copy=False)
     if metadata:
         frame.attrs["mirror"] = dict(metadata)
@@ -113,7 +116,7 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
     """Convert a column, with fewer copies than pandas makes."""
     array: pd.api.extensions.ExtensionArray
     if column.type == INSTANT and column.null_count == len(column):
-        # pandas would check each of them, which is slower.
+        # pandas would check each value, which is slower.
         return pd.array(np.full(len(column), "NaT", "datetime64[ms]"), dtype=_INSTANT, copy=False)
     if pa.types.is_dictionary(column.type):
         # The default pool of Arrow does not release megabytes of temporary memory.
@@ -123,12 +126,12 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
     if column.type in _MASKED:
         cells = column.combine_chunks()
         values = _cells(cells, column.type.to_pandas_dtype(), 0)
-        # For NaN, pandas decides whether it is a missing value.
+        # pandas decides whether NaN is a missing value.
         if values.dtype != np.float64 or not np.isnan(values).any():
             array = _MASKED[column.type](values, cells.is_null().to_numpy(zero_copy_only=False))
             return array
     series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
-    # Empty categories get one dtype, so that tables can be concatenated.
+    # Empty categories all get the same dtype, so that tables can be concatenated.
     array = series.array
     return pd.Categorical(array, dtype=_WORDS) if has_no_categories(series.dtype) else array
 
@@ -136,16 +139,16 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
 def _categorical(column: pa.DictionaryArray) -> pd.Categorical:
     words = column.dictionary.to_pandas()
     dtype = pd.CategoricalDtype(pd.Index(words), ordered=column.type.ordered) if len(words) else _WORDS
-    # Polars writes unsigned indices, which have no -1.
+    # Polars writes unsigned indices, which cannot be -1.
     indices = column.indices.cast(pa.int32())
-    # pandas would copy codes of another width.
+    # pandas would copy codes of another integer width.
     return pd.Categorical.from_codes(_cells(indices, np.min_scalar_type(-len(words) - 2), -1), dtype=dtype)
 
 
 def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[Any]:
-    """Copy the cells of a column, with a filler for missing ones."""
+    """Copy the cells of a column, and replace missing cells by the filler."""
     if column.null_count == len(column):
-        # Pages of zeros are not allocated until they are used.
+        # The operating system does not allocate pages of zeros until they are used.
         return np.full(len(column), filler, dtype) if filler else np.zeros(len(column), dtype)
     present = column.fill_null(pa.scalar(filler).cast(column.type)) if column.null_count else column
     cells: npt.NDArray[Any] = present.to_numpy(zero_copy_only=False).astype(dtype)
@@ -153,7 +156,7 @@ def _cells(column: pa.Array, dtype: npt.DTypeLike, filler: int) -> npt.NDArray[A
 
 
 def in_zone(frame: pd.DataFrame, tz: str) -> pd.DataFrame:
-    """Return the table with its times in another zone, such as ``Europe/Berlin``.
+    """Return the table with its times in another time zone, such as ``Europe/Berlin``.
 
     Raises:
         InvalidValue: The time zone does not exist.
@@ -174,10 +177,10 @@ _LOST = (
 
 
 def taken_at(frame: pd.DataFrame) -> datetime:
-    """Return the instant of a table, by the mirror's clock.
+    """Return the timestamp of a table, by the mirror's clock.
 
     Raises:
-        InvalidValue: The metadata of the table do not contain it.
+        InvalidValue: The metadata of the table do not contain a timestamp.
     """
     instant: str | None = frame.attrs.get("mirror", {}).get("taken_at")
     if instant is None:
@@ -186,10 +189,12 @@ def taken_at(frame: pd.DataFrame) -> datetime:
 
 
 def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
-    """Return the instant at which ages end: ``now``, else that of the table. An empty table may have none.
+    """Return the time at which ages end: ``now``, or else the timestamp of the table.
+
+    An empty table may have no timestamp.
 
     Raises:
-        InvalidValue: ``now`` is not a time or naive, or the table has rows and no instant in its metadata.
+        InvalidValue: ``now`` is not a time or is naive, or the table has rows but no timestamp in its metadata.
     """
     if now is not None:
         return moment("now", now, lambda: taken_at(frame))
@@ -200,7 +205,7 @@ def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | Non
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:
-    """Check that columns contain times. After reading a text file, they contain strings.
+    """Check that columns contain times. After a text file was read, they contain strings.
 
     Raises:
         InvalidValue: A column contains other values, or times without a zone; the message says how to fix it.
@@ -215,26 +220,26 @@ def need_times(frame: pd.DataFrame, *names: str) -> None:
 
 
 def named_columns(names: Iterable[object]) -> str:
-    """Return columns for a message: ``the column a``, or ``the columns a, b``."""
+    """Return column names for a message: ``the column a``, or ``the columns a, b``."""
     words = [str(name) for name in names]
     return f"the column{'s' * (len(words) > 1)} {', '.join(words)}"
 
 
 def _has_zone(column: pd.Series) -> bool:
-    """Return whether a column has times with a zone, of pandas or of Arrow."""
+    """Return whether a column has times with a time zone, of pandas or of Arrow."""
     dtype = column.dtype
     if isinstance(dtype, pd.ArrowDtype):
-        # pandas counts days of Arrow as times, and fails on their zone.
+        # pandas counts Arrow dates as times, and fails when their time zone is read.
         return pa.types.is_timestamp(dtype.pyarrow_dtype) and dtype.pyarrow_dtype.tz is not None
     return isinstance(dtype, pd.DatetimeTZDtype)
 
 
 def category_dtype(field: pa.Field) -> pd.CategoricalDtype:
-    """Return the dtype of a category column without values."""
+    """Return the dtype of a categorical column without values."""
     categories = categories_of(field)
     return pd.CategoricalDtype(categories, ordered=field.type.ordered) if categories else _WORDS
 
 
 def has_no_categories(dtype: object) -> bool:
-    """Return whether a dtype is that of a category column without categories."""
+    """Return whether a dtype is that of a categorical column without categories."""
     return isinstance(dtype, pd.CategoricalDtype) and not len(dtype.categories)

@@ -14,20 +14,20 @@ from mirror_sdk.wire.device_events import DeviceEvent
 
 @documented(DEVICE_EVENTS_COLUMNS)
 def device_events_frame(events: Iterable[DeviceEvent], *, tz: str | None = None, server: str = "") -> pd.DataFrame:
-    """Return the table of device events: one row per event, in their order.
+    """Return the table of device events: one row per event, in the order of the events.
 
     Args:
         events: The result of ``client.devices.events()``.
-        tz: Time zone of the time column, such as ``Europe/Berlin``; UTC by default.
-        server: Address of the service.
+        tz: The time zone of the time column, such as ``Europe/Berlin``; UTC by default.
+        server: The address of the service.
 
     Returns:
-        A frame with the columns of :data:`DEVICE_EVENTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DEVICE_EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        ``attrs["mirror"]`` has ``taken_at`` (the time of the newest event), ``devices`` (their number), ``complete``
-        (always true) and ``server``. The operator decides how long the service stores device events.
+        ``attrs["mirror"]`` contains ``taken_at`` (the time of the newest event), ``devices`` (the number of devices),
+        ``complete`` (always true) and ``server``. The operator decides how long the service stores device events.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.

@@ -1,4 +1,4 @@
-"""The drift table: where requested and reported values differ."""
+"""The drift table, which lists resources whose requested and reported values differ."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from mirror_sdk.values import ValueKind
 
 
 class DriftKind(StrEnum):
-    """The reasons why a resource is in the drift table.
+    """The reason why a resource is in the drift table.
 
     - ``PENDING``: a write is in progress.
     - ``FAILED``: the last write failed.
     - ``REVERTED``: the device reported another value after the write succeeded.
-    - ``UNCONFIRMED``: the write succeeded; the last report has another value, and may be older than the write.
+    - ``UNCONFIRMED``: the write succeeded, but the last report has another value. The report may be older than the
+      write.
     - ``NEVER_REPORTED``: the write succeeded, but the device has never reported a value.
     - ``TYPE_MISMATCH``: the device reported a value of another type after the write succeeded.
     """
@@ -54,10 +55,10 @@ DRIFT_COLUMNS = (
         " service sends none",
     ),
 )
-"""The drift table."""
+"""The columns of the drift table."""
 
 DRIFT_SCHEMA = schema_of(DRIFT_COLUMNS)
-"""The drift table."""
+"""The schema of the drift table."""
 
 _TYPED = ("num", "text", "bool")
 _REVISIONS = ("reported_revision", "desired_revision")
@@ -78,32 +79,36 @@ def drift_frame(
 ) -> pd.DataFrame:
     """Return the drift table of a state table: one row per resource whose desired and reported values differ.
 
-    A write in progress always has a row. A failed write has a row if its value differs from the reported value. Opaque
-    values are compared only if the state table has its raw columns. The revisions of the state table determine whether
-    a report or a write came later. If the table has none, the times determine it, and equal times leave it unknown.
+    A write in progress is always included. A failed write is included if its value differs from the reported one.
+    Opaque values are compared only if the state table has its raw columns. The revisions in the state table determine
+    whether a report or a write came later. If the table has no revisions, the times determine it, and with equal times
+    the order is unknown.
 
     Args:
         state: A state table.
-        tolerance: The largest accepted difference of numbers: one for all, or a mapping by path (0 for other paths).
-        relative: The largest accepted difference as a fraction of the desired number. The larger of both tolerances
+        tolerance: The largest accepted difference of numbers. It is one number for all paths, or a mapping by path with
+            a default of 0.
+        relative: The largest accepted difference as a fraction of the desired number. The larger of the two tolerances
             applies.
-        now: The instant from which ``age`` is measured, by the mirror's clock; by default that of the state table.
-        tz: Time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
+        now: The time from which ``age`` is measured, by the mirror's clock. The default is the timestamp of the state
+            table.
+        tz: The time zone of ``since``, such as ``Europe/Berlin``; UTC by default.
         unconfirmed: Whether to include ``DriftKind.UNCONFIRMED`` values. Read or subscribe to the resource to find
             out which value the device has.
         acknowledged: Whether to include failed writes that someone acknowledged.
 
     Returns:
-        A frame with the columns of :data:`DRIFT_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DRIFT_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        ``attrs["mirror"]`` has ``taken_at`` (the instant from which ``age`` is measured), and ``devices``,
+        ``attrs["mirror"]`` contains ``taken_at`` (the time from which ``age`` is measured), and ``devices``,
         ``complete`` and ``server`` of the state table.
 
     Raises:
-        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. The table
-            lacks a column, its times are not times, or neither ``now`` nor its metadata have an instant.
+        InvalidValue: A tolerance is negative or not a number, ``now`` is naive, or ``tz`` is not a time zone. It is
+            also raised if the table lacks a column, a time column contains other values, or neither ``now`` nor the
+            metadata contain a time.
     """
     state = with_index(state)
     if missing := {*_NEEDED} - set(state.columns):
@@ -115,7 +120,7 @@ def drift_frame(
     metadata = shared_metadata(state) | {"taken_at": taken_at}
     requested = state[state["desired_status"].notna()]
     if requested.empty:
-        # A column without values may have lost its type, as after reading a text file.
+        # A column without values may have lost its type, for example after a text file was read.
         return build({name: [] for name in DRIFT_SCHEMA.names}, DRIFT_SCHEMA, tz=tz, **metadata)
     need_times(requested, "reported_at", "desired_at")
     kinds = _kinds(requested, tolerance, relative)
@@ -134,7 +139,7 @@ def drift_frame(
 
 
 def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
-    """Return the kind of each row, missing for rows without drift."""
+    """Return the kind of drift of each row. It is missing for rows without drift."""
     is_since = _is_reported_after_write(requested)
     differs = ~_agree(requested, tolerance, relative)
     desired, reported = (
@@ -148,9 +153,9 @@ def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], rela
     # Without their payloads, opaque values cannot be compared.
     if "desired_raw" not in requested:
         unlike &= has_desired
-    # A reported opaque value has a time, even if the table lacks its payload.
+    # A reported opaque value has a time even if the table lacks its payload.
     never_reported = ~is_reported & requested["reported_at"].isna()
-    # The first true condition wins.
+    # The first true condition applies.
     conditions = {
         DriftKind.PENDING: pending,
         DriftKind.FAILED: failed & differs,
@@ -168,7 +173,7 @@ def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], rela
 def _is_reported_after_write(requested: pd.DataFrame) -> pd.Series:
     """Return which values were certainly reported after the last change of the desired value.
 
-    :attr:`mirror_sdk.Resource.is_reported_after_write` is the same for one resource.
+    :attr:`mirror_sdk.Resource.is_reported_after_write` is the equivalent for one resource.
     """
     by_time = (requested["reported_at"] > requested["desired_at"]).fillna(False).astype(bool)
     reported, desired = (requested[name].astype("Int64") for name in _REVISIONS)
@@ -176,7 +181,7 @@ def _is_reported_after_write(requested: pd.DataFrame) -> pd.Series:
 
 
 def _is_unreadable(requested: pd.DataFrame) -> pd.Series:
-    """Return in which rows the reported bytes do not match the declared type."""
+    """Return the rows whose reported bytes do not match the declared type."""
     if "value_kind" not in requested:
         return pd.Series(False, index=requested.index)
     return (requested["value_kind"] == ValueKind.OPAQUE.value).astype(bool)
@@ -189,7 +194,7 @@ def _agree(requested: pd.DataFrame, tolerance: float | Mapping[str, float], rela
     booleans = (requested["desired_bool"] == requested["reported_bool"]).fillna(False)
     agree = numbers.astype(bool) | texts.astype(bool) | booleans.astype(bool)
     if "desired_raw" in requested:
-        # With Arrow types, comparing a missing payload gives NA.
+        # With Arrow types, a comparison with a missing payload gives NA.
         cells = [requested[name] for name in ("desired_raw", "reported_raw")]
         payloads = [column.astype(object).where(column.notna(), None) for column in cells]
         pairs = zip(*payloads, strict=True)

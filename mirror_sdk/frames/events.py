@@ -1,4 +1,4 @@
-"""The events table, one row per entry of the notification log."""
+"""The events table, with one row per entry of the notification log."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ from mirror_sdk.frames.columns import frame_of
 def events_frame(
     events: Iterable[Event], *, raw: bool = False, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """Return the events table: one row per event, in their order. A loss of events is a row with the event ``gap``.
+    """Return the events table: one row per event, in the order of the events.
+
+    A loss of events is a row with the event ``gap``.
 
     Args:
-        events: Events, such as those of ``client.events()``. The function reads the iterable to its end.
-        raw: Whether to add the payloads, as ``value_raw``.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        server: Address of the service.
+        events: The events, such as those of ``client.events()``. The function reads the iterable to its end.
+        raw: Whether to add the column ``value_raw`` with the payloads.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        server: The address of the service.
 
     Returns:
-        A frame with the columns of :data:`EVENTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`EVENTS_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        ``attrs["mirror"]`` has ``taken_at`` (the newest ``changed_at``), ``devices`` (their number), ``complete``
-        (false if events were lost) and ``server``. For events of ``client.events()`` it also has ``position``, the
-        position to continue from.
+        ``attrs["mirror"]`` contains ``taken_at`` (the newest ``changed_at``), ``devices`` (the number of devices),
+        ``complete`` (false if events were lost) and ``server``. For events of ``client.events()``, it also contains
+        ``position``, which is the position in the log to continue from.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.

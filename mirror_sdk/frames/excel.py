@@ -1,4 +1,4 @@
-"""Tables for an Excel sheet: without time zones and without formulas."""
+"""Conversion of tables for an Excel sheet, without time zones and without formulas."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from mirror_sdk.frames.columns import with_index
 from mirror_sdk.values import written
 
 MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
-"""The limits of a sheet with a header row: its rows, its columns, and the characters of a cell."""
+"""The limits of a sheet with a header row: the number of rows, of columns, and of characters in a cell."""
 
 _FIRST_DAY = pd.Timestamp("1900-03-01")
-"""The first day that Excel computes correctly: it has a 29 February 1900, and no days before 1900."""
+"""The first day that Excel computes correctly. Excel has a February 29, 1900, and no days before 1900."""
 _LARGEST_NUMBER = 10**15
-"""From this number on Excel does not store all digits."""
+"""The smallest number for which Excel does not store all digits."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def for_excel(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the table for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
+    """Return the table as input for ``to_excel``; see :meth:`MirrorAccessor.for_excel`.
 
     Raises:
-        InvalidValue: It has more rows, columns or characters in a cell than a sheet can have.
+        InvalidValue: The table has more rows, columns or characters in a cell than a sheet supports.
     """
     table = with_index(frame)
     if not is_integer_dtype(table.index.dtype):  # times or texts without a name are still cells
         table = table.reset_index()
     _check_size(table)
     columns = [_column(name, table.iloc[:, position]) for position, name in enumerate(table.columns)]
-    # By position, since titles may occur twice.
+    # Columns are selected by position, because titles may occur twice.
     sheet = pd.DataFrame({position: column for position, (_, column) in enumerate(columns)}, index=table.index)
     sheet.columns = pd.Index([title for title, _ in columns], dtype=object)
     sheet.attrs = deepcopy(frame.attrs)
@@ -63,7 +63,10 @@ def _check_size(table: pd.DataFrame) -> None:
 
 
 def _column(name: object, column: pd.Series) -> tuple[str, pd.Series]:
-    """Return the title of a column, with the unit or time zone that its cells lack, and the column."""
+    """Return the title of a column and its converted cells.
+
+    The title contains the unit or time zone that the cells cannot store.
+    """
     title = " ".join(str(part) for part in name if part != "") if isinstance(name, tuple) else str(name)
     if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind in "mM":
         column = pa.array(column).to_pandas().set_axis(column.index)

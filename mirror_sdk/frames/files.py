@@ -1,4 +1,4 @@
-"""Conversion of tables to Arrow and Parquet and back, with their metadata."""
+"""Conversion of tables and their metadata to Arrow and Parquet and back."""
 
 from __future__ import annotations
 
@@ -36,11 +36,17 @@ def _categories_of(*schemas: pa.Schema) -> dict[str, pd.CategoricalDtype]:
 
 _CATEGORIES = _categories_of(STATE_SCHEMA, EVENTS_SCHEMA, REQUESTS_SCHEMA, DRIFT_SCHEMA, DIRECTORY_SCHEMA, STALE_SCHEMA)
 _OF_TABLES_WITH = {"origin": _categories_of(HISTORY_SCHEMA), "event_id": _categories_of(DEVICE_EVENTS_SCHEMA)}
-"""The categories of tables that are identified by a column of this name, because only they have it."""
+"""The categories of the kinds of table that have a column of this name.
+
+Only these tables have it, so it identifies them.
+"""
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
-    """Convert a frame to Arrow, with ``attrs`` in the schema metadata, where ``frame.to_parquet(file)`` has them."""
+    """Convert a DataFrame to Arrow.
+
+    ``attrs`` is stored in the schema metadata, as in ``frame.to_parquet(file)``.
+    """
     table = pa.Table.from_pandas(frame)
     for position, field in enumerate(table.schema):
         if pa.types.is_duration(field.type):
@@ -51,16 +57,17 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
 def _without_lowest(spans: pa.ChunkedArray) -> pa.ChunkedArray:
     """Set the data of nulls to 0.
 
-    pandas stores its lowest number in missing cells, and DuckDB computes with that number.
+    pandas stores its lowest number there, which DuckDB would use in computations.
     """
     zero, missing = pa.scalar(0, spans.type), pa.scalar(None, spans.type)
     return pc.if_else(pc.is_valid(spans), pc.fill_null(spans, zero), missing)
 
 
 def from_arrow(table: ArrowStream) -> pd.DataFrame:
-    """Convert an Arrow table or Polars frame to pandas.
+    """Convert an Arrow table or Polars DataFrame to pandas.
 
-    The result has ``attrs`` if the table is from :func:`to_arrow` or ``as_="arrow"``. Polars frames have no metadata.
+    The result has ``attrs`` if the table comes from :func:`to_arrow` or ``as_="arrow"``. Polars DataFrames have no
+    metadata.
 
     >>> table = client.state_frame(as_="arrow")
     >>> frame = from_arrow(table)
@@ -96,14 +103,15 @@ def read_parquet(
     """Read a table of this package from a Parquet file, with its types and metadata.
 
     Args:
-        file: The file, or the folder of a dataset.
-        columns: Only these columns; ``None`` reads all.
-        as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+        file: The path of the file, or the folder of a dataset.
+        columns: The columns to read. ``None`` reads all.
+        as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
+            ``polars`` for a ``polars.DataFrame``.
 
     Raises:
-        ImportError: ``as_`` is ``polars``, and Polars is not installed.
+        ImportError: ``as_`` is ``polars`` and Polars is not installed.
         OSError: The file does not exist or cannot be read.
-        InvalidValue: The file is damaged or not a Parquet file, or ``as_`` is invalid.
+        InvalidValue: The file is damaged or is not a Parquet file, or ``as_`` is invalid.
 
     >>> client.state_frame().to_parquet(folder / "state.parquet")
     >>> read_parquet(folder / "state.parquet", as_="arrow").num_rows
@@ -113,13 +121,13 @@ def read_parquet(
     requested = None if columns is None else list(columns)
     try:
         table = pq.read_table(file, columns=requested, page_checksum_verification=True)
-        # Arrow would follow the offsets of a damaged file beyond its memory.
+        # Arrow would follow the offsets of a damaged file and read outside its memory.
         table.validate(full=True)
         return _in_form(table, as_)
     except FileNotFoundError:
         raise
     except OSError as exc:
-        # Arrow reports damage as an OSError without a number.
+        # Arrow reports damage as an OSError without an error number.
         if exc.errno is not None:
             raise
         raise _damaged(file, exc) from exc

@@ -1,4 +1,4 @@
-"""The history table: one row per event, from the service's history or from a recording."""
+"""The history table, with one row per event from the history of the service or from a recording."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from mirror_sdk.frames.columns import frame_of, shared_metadata
 
 @documented(HISTORY_COLUMNS)
 def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = None) -> pd.DataFrame:
-    """Convert an events table to a history table: one row per event, by device, path and time.
+    """Convert an events table to a history table: one row per event, sorted by device, path and time.
 
-    ``client.history()`` and ``Recording.history()`` return such a table directly. The result of this function lacks
-    everything that the notification log does not contain: values that other applications read, values without a
-    subscription, completed writes, and the revision of the mirror. ``received_at`` comes from the client's clock.
+    ``client.history()`` and ``Recording.history()`` return such a table directly. The notification log contains less
+    than the history of the service. So the result of this function lacks values that other applications read, values
+    without a subscription, completed writes, and the revision of the mirror. ``received_at`` comes from the client's
+    clock.
 
     Args:
         events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.
-        raw: Whether to add the payloads. The events table must contain them.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        raw: Whether to add the columns with payloads. The events table must contain the payloads.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with the columns of :data:`HISTORY_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`HISTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        Rows without a device come first. Rows of a device without a path come before the rows of its resources.
-        ``attrs["mirror"]`` has ``taken_at``, ``server``, ``devices`` (their number) and ``complete`` (false if there is
-        a gap).
+        Rows without a device come first. Within a device, rows without a path come before those of its resources.
+        ``attrs["mirror"]`` contains ``taken_at``, ``server``, ``devices`` (the number of devices) and ``complete``
+        (false if there is a gap).
 
     Raises:
         InvalidValue: ``events`` lacks a column of an events table, or ``tz`` is not a time zone.
@@ -79,9 +80,10 @@ def _events_table(events: pd.DataFrame) -> pa.Table:
 
 
 def _gap_intervals_in(events: pd.DataFrame) -> Iterator[GapInterval]:
-    """Yield the intervals of losses in an events table: from the newest entry before to the first later one after it.
+    """Yield the interval of each loss in an events table.
 
-    The entries next to a loss are not used. If one is late, the loss would begin too early or end before its start.
+    It extends from the newest entry before the loss to the first later one after the loss. The entries directly next to
+    the loss are not always used, because a late entry would make the loss begin too early or end before its start.
     """
     changed = events["changed_at"]
     for row in np.flatnonzero(events["event"] == EventKind.GAP):

@@ -1,7 +1,7 @@
-"""The HTML of tables in notebooks: ids and times in one line, one sign for missing cells, units in the header.
+"""The HTML of tables in notebooks.
 
-A table remains a plain ``DataFrame``, which pandas formats in every other place. An IPython formatter displays the
-tables of this package.
+Ids and times are not wrapped, missing cells have a common mark, and the header shows units. A table remains a plain
+``DataFrame``, which pandas formats everywhere else. An IPython formatter displays the tables of this package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CUT = "…"
 
 
 class _Column(NamedTuple):
-    """The visible cells of a column; a cell without text is missing."""
+    """The visible cells of a column. A cell without text is missing."""
 
     title: str
     cells: list[str]
@@ -57,7 +57,7 @@ def _visible_cell(cell: object) -> object:
 
 
 def show_in_notebooks() -> None:
-    """Register the formatter with IPython, unless another one for frames is registered."""
+    """Register the formatter with IPython, unless another formatter for DataFrames is registered."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:
@@ -68,14 +68,17 @@ def show_in_notebooks() -> None:
 
 
 def _for_notebook(frame: Any) -> str | None:
-    """Return the HTML of any frame for IPython; with ``None`` it displays only the text."""
+    """Return the HTML of any DataFrame for IPython. If it is ``None``, IPython displays only the text."""
     html: str | None = to_html(frame) if _is_ours(frame) else frame._repr_html_()
     return html
 
 
 def _is_ours(frame: pd.DataFrame) -> bool:
-    """Return whether a frame is a table of this package, also after pandas dropped ``attrs``, and HTML is enabled."""
-    # Another package may have replaced the display of all frames.
+    """Return whether a DataFrame is a table of this package and HTML is enabled.
+
+    Tables are recognized even after pandas dropped ``attrs``.
+    """
+    # Another package may have replaced the HTML display of all DataFrames.
     is_pandas = pd.DataFrame._repr_html_.__module__.startswith("pandas.")  # type: ignore[attr-defined]
     is_named = "device_id" in frame.columns or "device_id" in frame.index.names
     return is_pandas and bool(_option("display.notebook_repr_html")) and ("mirror" in frame.attrs or is_named)
@@ -86,7 +89,7 @@ def _option(name: str) -> Any:
 
 
 def _visible_ranges(total: int, most: int | None, fewer: int | None = None) -> Sequence[range]:
-    """Return the rows or columns that pandas would display: all of them, or the first and the last of them."""
+    """Return the rows or columns that pandas would display: either all of them, or the first and the last ones."""
     if not most or total <= most:
         return [range(total)]
     count = min(fewer or most, most)
@@ -115,7 +118,10 @@ def _column(column: pd.Series, units: dict[object, str]) -> _Column:
 
 
 def _texts(values: pd.Series) -> tuple[str, Iterable[str], bool]:
-    """Return the title of a column with its zone or unit of time, the values, and whether to align them right."""
+    """Return the title of a column, its values, and whether to align them to the right.
+
+    The title contains the time zone or the unit of time.
+    """
     name = values.name
     title = (
         " ".join(str(part) for part in name if part != "")
@@ -144,7 +150,7 @@ def _spans(title: str, seconds: pd.Series) -> tuple[str, Iterable[str], bool]:
 
 
 def _numbers(values: pd.Series) -> Iterable[str]:
-    """Format numbers like pandas, with its options."""
+    """Format numbers in the same way as pandas, with its display options."""
     return [line.strip() for line in values.to_string(index=False, header=False).split("\n")] if len(values) else []
 
 
@@ -164,7 +170,7 @@ def _table(index: Sequence[_Column], columns: Sequence[_Column], *, first_count:
     ]
     if first_count < len(lines):
         lines.insert(first_count, html_cell(_CUT, tag="th") + html_cell(_CUT) * (len(head) - 1))
-    # One line for each row, since stored notebooks are compared line by line.
+    # Each row is on a separate line, because tools compare stored notebooks line by line.
     return "\n".join(
         [
             f'<table border="1" class="dataframe"><thead><tr>{"".join(head)}</tr></thead><tbody>',

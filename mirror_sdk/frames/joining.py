@@ -1,4 +1,4 @@
-"""Joins of tables, and the metadata of the result."""
+"""Joins of tables that keep the metadata."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mirror_sdk.frames.columns import named_columns, with_index
 How = Literal["left", "right", "inner", "outer"]
 _KEYS = ("device_id", "path")
 _OF_ALL_ROWS = ("selection", "rows")
-"""The metadata that apply only to all rows of a snapshot together."""
+"""The metadata that apply only to the complete set of rows of a snapshot."""
 
 
 def with_metadata_from(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return a table with the metadata of its originals; see :meth:`MirrorAccessor.with_metadata_from`.
+    """Return a table with the metadata of its source tables; see :meth:`MirrorAccessor.with_metadata_from`.
 
     Raises:
-        InvalidValue: None of the originals has metadata.
+        InvalidValue: None of the source tables has metadata.
     """
     metadata = _common_metadata([original.attrs.get("mirror") for original in originals], frame)
     if metadata is None:
@@ -40,7 +40,8 @@ def join(
     """Join two tables and their metadata; see :meth:`MirrorAccessor.join`.
 
     Raises:
-        InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a join.
+        InvalidValue: A table lacks a column of ``on`` or has it twice, ``on`` is empty, or ``how`` is not a kind of
+            join.
     """
     if how not in ("left", "right", "inner", "outer"):
         raise InvalidValue(f"how={how!r} must be 'left', 'right', 'inner' or 'outer'")
@@ -50,7 +51,7 @@ def join(
         left, right = _with_like_key(left, right, key, keeps_right=how in ("right", "outer"))
     joined = left.merge(right, on=keys, how=how, suffixes=("", suffix))
     metadata = _common_metadata([left.attrs.get("mirror"), right.attrs.get("mirror")], joined)
-    # A copy, since the tables may be changed independently.
+    # This is a copy, because the tables may be changed independently.
     joined.attrs = deepcopy(left.attrs)
     if metadata is not None:
         joined.attrs["mirror"] = {name: value for name, value in metadata.items() if name not in _OF_ALL_ROWS}
@@ -80,7 +81,7 @@ def _with_like_key(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Convert the key of both tables to the type of the left one.
 
-    pandas turns categories into objects if they differ, as they do in two tables.
+    Otherwise, pandas would convert categories to objects if they differ, which is usual for two tables.
     """
     ours, theirs = left[key], right[key]
     if not isinstance(ours.dtype, pd.CategoricalDtype):
@@ -90,14 +91,17 @@ def _with_like_key(
     if keeps_right:
         words = words.union(pd.Index(theirs.dropna().unique(), dtype=object), sort=False)
     else:
-        # Values that match nothing would become NA in the category, and NA matches NA.
+        # Values that match nothing would become NA in the category, and NA would match NA.
         right = right[theirs.isin(words)]
     dtype = pd.CategoricalDtype(words, ordered=ours.cat.ordered)
     return left.assign(**{key: ours.astype(dtype)}), right.assign(**{key: right[key].astype(dtype)})
 
 
 def _common_metadata(sources: Sequence[dict[str, Any] | None], result: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the metadata of a table made of others: the oldest instant, and complete only if all are complete."""
+    """Return the metadata of a table that was made from others.
+
+    It has the oldest timestamp, and it is complete only if all sources are complete.
+    """
     known = [metadata for metadata in sources if metadata]
     if not known:
         return None

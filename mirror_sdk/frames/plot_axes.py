@@ -1,4 +1,4 @@
-"""The axes, legends and device names of plots."""
+"""Axes, legends and device names of plots."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_NAME = 40
-"""The maximum number of characters of a device's name in a plot."""
+"""The maximum number of characters that a plot shows of a device's name."""
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
-    """Return the axes of the caller, else those of a new figure; ``height`` is in inches.
+    """Return the axes of the caller, or else those of a new figure. ``height`` is in inches.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -31,7 +31,10 @@ def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
 
 
 def concise_dates(axes: Axes, tz: tzinfo | str) -> None:
-    """Label the horizontal axis with times in this zone: a date only where it changes, no seconds unless needed."""
+    """Label the horizontal axis with times in this time zone.
+
+    A date appears only where it changes, and seconds only if needed.
+    """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # an extra, and slow to import
 
     locator = AutoDateLocator(tz=tz, minticks=3, maxticks=9)
@@ -41,7 +44,10 @@ def concise_dates(axes: Axes, tz: tzinfo | str) -> None:
 
 
 def plain_legend(axes: Axes, *, outside: bool = False) -> None:
-    """Add a legend, optionally to the right of the axes. Names that look like a formula are drawn as plain text."""
+    """Add a legend, optionally to the right of the axes.
+
+    Names that look like a formula are drawn as plain text.
+    """
     legend = axes.legend(fontsize="small", loc="best")
     if outside:
         legend.set_loc("upper left")
@@ -51,7 +57,7 @@ def plain_legend(axes: Axes, *, outside: bool = False) -> None:
 
 
 def device_names(*frames: pd.DataFrame) -> dict[str, str]:
-    """Return the display names of the devices whose endpoint name the tables contain."""
+    """Return the display names of the devices whose endpoint names the tables contain."""
     named = [
         frame[["device_id", "endpoint_name"]].drop_duplicates().astype(object).dropna()
         for frame in frames

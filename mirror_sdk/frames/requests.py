@@ -1,4 +1,4 @@
-"""The requests table, a ledger with one row per device request."""
+"""The requests table, with one row per device request."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 
 class RequestStatus(StrEnum):
-    """The status of a request, from not sent to ended.
+    """The progress of a request.
 
-    A ``QUEUED`` request was not sent. ``UNKNOWN`` means that the client does not know whether the service accepted it.
+    ``QUEUED`` means that the request was not sent. ``UNKNOWN`` means that the client does not know whether the service
+    accepted it.
     """
 
     QUEUED = "queued"
@@ -66,46 +67,46 @@ REQUESTS_COLUMNS = (
     TableColumn("value_text", pa.string(), "the text in the response"),
     TableColumn("value_bool", pa.bool_(), "the boolean in the response"),
 )
-"""The requests table."""
+"""The columns of the requests table."""
 
 REQUESTS_SCHEMA = schema_of(REQUESTS_COLUMNS)
-"""The requests table."""
+"""The schema of the requests table."""
 
 
 @documented(REQUESTS_COLUMNS)
 def requests_frame(
     requests: Iterable[AcceptedRequest | UnacceptedRequest], *, tz: str | None = None, server: str = ""
 ) -> pd.DataFrame:
-    """Return the requests table: one row per device request, in their order, with their current results.
+    """Return the requests table: one row per device request, in the order of the requests, with their current results.
 
-    The function reads the notification log once for all requests without a response, like
-    :meth:`mirror_sdk.DeviceRequest.done`. If the client is closed or asynchronous, the function reads nothing and uses
-    the responses received so far. For an asynchronous client, use ``await client.requests.frame(requests)`` instead.
+    Like :meth:`mirror_sdk.DeviceRequest.done`, the function reads the notification log, once for all requests without a
+    response. If the client is closed or asynchronous, the function reads nothing and uses the responses received so
+    far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
 
     Args:
-        requests: Results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and requests
-            that were not submitted.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-        server: Address of the service.
+        requests: The results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and
+            requests that were not submitted.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        server: The address of the service.
 
     Returns:
-        A frame with the columns of :data:`REQUESTS_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`REQUESTS_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        If the service rejected a write with ``if_match`` because someone else wrote first, ``value_num``,
+        If the service rejected a write with ``if_match`` because another client wrote first, ``value_num``,
         ``value_text`` and ``value_bool`` contain the current desired value.
 
-        All instants come from the clock of the service, so you can compare them with the instants of other tables. They
-        are missing for requests that the service has not accepted, and for resumed requests. A service without the
-        extension ``requests`` sends only ``finished_at``; the other times are NA. The client measures ``latency`` with
-        a monotonic clock until it reads the response. Resumed requests have no ``latency``.
+        All times come from the clock of the service, so you can compare them with those of other tables. They are
+        missing for requests that the service has not accepted, and for resumed requests. A service without the
+        extension ``requests`` sends only ``finished_at``, and the other times are NA. ``latency`` is the time until the
+        client reads the response, by a monotonic clock of the client. Resumed requests have no ``latency``.
 
-        ``attrs["mirror"]`` has ``taken_at`` (the newest of those instants), ``devices`` (their number), ``complete``
-        (whether all requests have ended) and ``server``.
+        ``attrs["mirror"]`` contains ``taken_at`` (the newest of these times), ``devices`` (the number of devices),
+        ``complete`` (whether all requests have ended) and ``server``.
 
     Raises:
-        MirrorError: The log could not be read, and retries would not help.
+        MirrorError: The log could not be read, and a retry would not help.
         InvalidValue: ``tz`` is not a time zone.
         TypeError: ``requests`` is a single request, or contains other objects.
     """
@@ -121,13 +122,13 @@ def cached_requests_frame(
     server: str = "",
     names: Sequence[str | None] | None = None,
 ) -> pd.DataFrame:
-    """Return the same table from the log entries read so far, without sending a request.
+    """Return the requests table from the log entries read so far, without sending a request.
 
     Args:
         rows: The requests.
-        tz: Time zone of the time columns.
-        server: Address of the service.
-        names: The endpoint name of the device of each, if known.
+        tz: The time zone of the time columns.
+        server: The address of the service.
+        names: The endpoint name of the device of each request, if it is known.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
@@ -158,7 +159,7 @@ def cached_requests_frame(
 
 
 def request_status(request: AcceptedRequest | UnacceptedRequest) -> RequestStatus:
-    """Return the status of a request, from the log entries that the client has read."""
+    """Return the status of a request according to the log entries that the client has read."""
     if isinstance(request, UnacceptedRequest):
         if request.rejection_reason is not None:
             return RequestStatus.FAILURE

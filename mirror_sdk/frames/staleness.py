@@ -1,4 +1,4 @@
-"""Stale values: rows of a state table, or its devices."""
+"""Detection of stale values in a state table, by row or by device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from mirror_sdk.wire.directory import Device
 _PAUSES = 3
 _LEAST_SILENCE = timedelta(hours=1)
 _LEAST_SILENCE_WITHOUT_INTERVAL = timedelta(days=1)
-"""Shorter silences are always accepted. A device with the usual lifetime of a day contacts the service within it."""
+"""The shortest silence that can make a value stale if the reporting interval is unknown.
+
+A device with the usual lifetime of a day contacts the service within this time.
+"""
 _DIRECTORY = "pass the result of client.devices.list(), or its table"
 
 STALE_COLUMNS = (
@@ -32,10 +35,10 @@ STALE_COLUMNS = (
     TableColumn("newest_at", INSTANT, "when the newest of all values was reported; NA if no value was reported"),
     TableColumn("last_contact", INSTANT, "when the device last made contact; NA without the directory"),
 )
-"""The table of devices with stale values."""
+"""The columns of the table of devices with stale values."""
 
 STALE_SCHEMA = schema_of(STALE_COLUMNS)
-"""The table of devices with stale values."""
+"""The schema of the table of devices with stale values."""
 
 
 def stale_rows(
@@ -44,12 +47,12 @@ def stale_rows(
     """Return the rows of a state table whose value is older than ``age``; see :meth:`MirrorAccessor.stale`.
 
     Raises:
-        InvalidValue: ``age`` is not a duration, ``now`` is naive, the table has no instant in its metadata, or
+        InvalidValue: ``age`` is not a duration, ``now`` is naive, the table has no timestamp in its metadata, or
             ``reported_at`` has no times.
     """
     need_times(state, "reported_at")
     limit = _span(age)
-    # Only an empty table has no instant.
+    # Only an empty table has no timestamp.
     instant = pd.Timestamp(reference_instant(state, now) or "NaT")
     reported_at = state["reported_at"]
     is_stale = reported_at < instant - limit
@@ -60,20 +63,20 @@ def stale_rows(
 def stale_devices(
     state: pd.DataFrame, stale: pd.DataFrame, devices: Iterable[Device] | pd.DataFrame | None = None
 ) -> pd.DataFrame:
-    """Return the table of devices with stale values, the longest silent first.
+    """Return the table of devices with stale values. The device that was silent for longest comes first.
 
     Args:
         state: A state table.
-        stale: Its stale rows.
+        stale: The stale rows of that table.
         devices: The directory, as returned by ``client.devices.list()``, or its table.
 
     Returns:
-        A frame with the columns of :data:`STALE_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`STALE_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        Times are in the zone of the state table. ``attrs["mirror"]`` has ``taken_at``, ``devices``, ``complete`` and
-        ``server`` of the state table.
+        Times are in the time zone of the state table. ``attrs["mirror"]`` contains ``taken_at``, ``devices``,
+        ``complete`` and ``server`` of the state table.
 
     Raises:
         InvalidValue: ``devices`` is not the directory.
@@ -100,26 +103,29 @@ def silent_rows(
     longest_pauses: pd.Series,
     least: timedelta | None = None,
 ) -> pd.Series:
-    """Return which rows of a state table have a stale value, by the reporting interval of each resource.
+    """Return which rows of a state table have a stale value, based on the reporting interval of each resource.
 
-    Only values that a device sends by itself can be stale: the resource is subscribed or auto-observed. Values that
-    were only read, and values that never change (units, serial numbers), are never stale.
+    Only values that a device sends on its own can be stale, which are those of subscribed or auto-observed resources.
+    Values that were only read, and values that never change (units, serial numbers), are never stale.
 
-    If the device sent a max-age, the value is stale after that time. Otherwise silence decides, because a device does
-    not repeat an unchanged value. The value is stale if the device has been silent for longer than three times the
-    longest pause between two reports of the resource.
+    If the device sent a max-age, the value is stale after that time. Otherwise the silence of the device decides,
+    because a device does not repeat an unchanged value. The value is stale if the device has been silent for more than
+    three times the longest pause between two reports of the resource.
 
     Args:
-        state: A state table with ``raw=True``, for the origin of values; without it only ``subscribed`` counts.
-        contacts: The last known contact of devices, by id.
-        longest_pauses: The longest pause between two reports of each row's resource; ``NaT`` for too few reports.
-        least: The shortest silence that makes a value stale; by default an hour, or a day without a longest pause.
+        state: A state table with ``raw=True``, which contains the origin of values. Without ``raw=True``, only
+            ``subscribed`` counts.
+        contacts: The last known contact of each device, by device id.
+        longest_pauses: The longest pause between two reports of the resource of each row. It is ``NaT`` if there are
+            too few reports.
+        least: The shortest silence that makes a value stale. The default is an hour, or a day if there is no longest
+            pause.
 
     Returns:
-        Booleans, with the index of the table.
+        A boolean series with the index of the table.
 
     Raises:
-        InvalidValue: A column has no times, or the table has no instant in its metadata.
+        InvalidValue: A column has no times, or the table has no timestamp in its metadata.
     """
     need_times(state, "reported_at", "fresh_until")
     now = pd.Timestamp(reference_instant(state, None) or "NaT")
@@ -133,7 +139,7 @@ def silent_rows(
 
 
 def is_sent(state: pd.DataFrame) -> pd.Series:
-    """Return the rows of a state table whose values may change, and which the device sends on its own."""
+    """Return which rows of a state table have a value that its device sends on its own and that may change."""
     is_observed = state["subscribed"].astype(bool)
     if "reported_origin" in state:
         is_observed |= (state["reported_origin"] == "auto_observation").fillna(False).astype(bool)
@@ -141,7 +147,7 @@ def is_sent(state: pd.DataFrame) -> pd.Series:
 
 
 def _by_device(state: pd.DataFrame) -> pd.DataFrame:
-    # For an Arrow category, pandas would also return the devices without rows.
+    # For a categorical column of Arrow, pandas would also return the devices without rows.
     return state.groupby(state["device_id"].astype(object), sort=False)["reported_at"].agg(["size", "min", "max"])
 
 
@@ -170,7 +176,7 @@ def _span(age: str | pd.Timedelta) -> pd.Timedelta:
         span = pd.Timedelta(age)
     except ValueError as exc:
         raise InvalidValue(f"age={age!r} is not a duration; write one like '1h' or '30min'") from exc
-    # Also false for NaT.
+    # The condition is also false for NaT.
     if not span >= pd.Timedelta(0):
         raise InvalidValue(f"age={age!r} is not a duration; write one like '1h' or '30min'")
     return span

@@ -1,4 +1,4 @@
-"""The state table, one row per device and resource, and the table of devices."""
+"""The state table, with one row per device and resource, and the table of devices."""
 
 from __future__ import annotations
 
@@ -32,25 +32,26 @@ def state_frame(
     """Return the state table: one row per device and resource, in the order of the devices and their resources.
 
     Args:
-        devices: Device objects. The function reads each one once and does not store it.
+        devices: The device objects. The function reads each of them once and does not store it.
         paths: Patterns such as ``/3303/0/5700`` or ``/3303/*``; ``None`` selects every resource.
-        raw: Whether to add the payloads, ``reported_raw`` and ``desired_raw``, and their origin.
-        taken_at: The instant of the table, by the service's clock and with a time zone; ``None`` if it is unknown.
-        server: Address of the service.
-        tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+        raw: Whether to add the columns with the payloads, ``reported_raw`` and ``desired_raw``, and with their origin.
+        taken_at: The timestamp of the table, by the service's clock and with a time zone. ``None`` means that it is
+            unknown.
+        server: The address of the service.
+        tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
 
     Returns:
-        A frame with the columns of :data:`STATE_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`STATE_SCHEMA`, even if it has no rows:
 
         {columns}
 
         A change with a larger revision came later, even if the times are equal. Revisions are NA if the service does
-        not send them. Opaque values are only in the raw columns. ``attrs["mirror"]`` has ``taken_at`` (RFC 3339),
-        ``devices`` (their number), ``complete`` and ``server``; pandas writes it into Parquet files.
+        not send them. Opaque values are only in the raw columns. ``attrs["mirror"]`` contains ``taken_at`` (RFC 3339),
+        ``devices`` (the number of devices), ``complete`` and ``server``. pandas writes ``attrs`` into Parquet files.
 
     Raises:
         TypeError: ``paths`` is a single string.
-        InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` before its end.
+        InvalidValue: ``taken_at`` is naive, ``tz`` is not a time zone, or a pattern has a ``*`` that is not at its end.
     """
     metadata: dict[str, object] = {"taken_at": None if taken_at is None else moment("taken_at", taken_at)}
     table, device_count = state_table(devices, paths=paths, raw=raw)
@@ -59,15 +60,15 @@ def state_frame(
 
 @documented(DIRECTORY_COLUMNS)
 def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
-    """Return the table of devices: one row per device, in order.
+    """Return the table of devices: one row per device, in the order of the devices.
 
     Returns:
-        A frame with the columns of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
+        A DataFrame with the columns of :data:`DIRECTORY_SCHEMA`, even if it has no rows:
 
         {columns}
 
-        One more column (``string``) for each custom attribute follows, in alphabetical order. It has the name of the
-        filter for the attribute, such as ``custom_attributes__room``, and NA for devices without the attribute.
+        An additional column (``string``) for each custom attribute follows, in alphabetical order. Its name is the
+        filter for the attribute, such as ``custom_attributes__room``. It is NA for devices without the attribute.
     """
     rows = list(devices)
     columns = {column.name: list(map(attrgetter(column.source), rows)) for column in DIRECTORY_COLUMNS}
@@ -88,7 +89,8 @@ def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
     """Return one column of readable values from the three typed columns of a table.
 
     Returns:
-        An object series of ``float``, ``bool`` and ``str``, named ``value``; ``NA`` for opaque and missing values.
+        An object series of ``float``, ``bool`` and ``str`` with the name ``value``. Opaque and missing values are
+        ``NA``.
     """
     values = pd.Series(pd.NA, index=frame.index, dtype=object, name="value")
     for kind in ("num", "bool", "text"):
@@ -104,14 +106,14 @@ def wide(
 
     Args:
         frame: A state table.
-        columns: Whether columns are named by path or by label. The path is added to a label that several paths share,
-            and replaces a missing label.
-        of: The values to put in the cells.
+        columns: Whether columns are named by path or by label. If several paths share a label, the name includes the
+            path. If there is no label, the path is the name.
+        of: The kind of value to put in the cells.
 
     Returns:
-        A frame with the index ``device_id`` in the order of the table. Columns of numbers are ``Float64``, of booleans
-        ``boolean``, of strings ``string``, and of several kinds ``object``. The result has the ``attrs`` of the table.
-        In addition, ``attrs["units"]`` has the unit of each column by its name.
+        A DataFrame with the index ``device_id``, in the order of the table. Columns of numbers are ``Float64``, columns
+        of booleans ``boolean``, columns of strings ``string``, and columns of several kinds ``object``. ``attrs`` are
+        those of the table, and ``attrs["units"]`` maps the name of each column to its unit.
 
     Raises:
         InvalidValue: The table has two rows for a resource of a device, for example because you concatenated two
@@ -126,7 +128,7 @@ def wide(
     names = keys["path"] if columns == "path" else _label_names(frame)
     cells = keys.assign(name=names, value=value_column(frame, of))
     table = cells.pivot(index="device_id", columns="name", values="value")
-    # pivot() sorts devices and columns.
+    # pivot() sorts devices and columns, so the original order is restored.
     table = table.reindex(index=keys["device_id"].unique(), columns=names.unique())
     table = table.astype({name: _WIDE_DTYPES.get(infer_dtype(table[name], skipna=True), "object") for name in table})
     table = table.rename_axis(index="device_id", columns=None)
@@ -138,7 +140,10 @@ def wide(
 
 
 def _units_of(names: pd.Series, units: pd.Series) -> dict[str, str]:
-    """Return the unit of each column of a wide table whose rows all have the same unit."""
+    """Return the units of the columns of a wide table.
+
+    A column has a unit only if all of its rows have the same unit.
+    """
     return {
         str(name): str(found.iloc[0])
         for name, found in units.groupby(names)

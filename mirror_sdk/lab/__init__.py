@@ -1,1 +1,1 @@
-"""A mirror with simulated devices to try things out, alone or with JupyterLab."""
+"""A mirror with simulated devices for experiments, with or without JupyterLab."""

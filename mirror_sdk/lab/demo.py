@@ -1,4 +1,4 @@
-"""A mirror with simulated devices in a separate process, to try things out."""
+"""A mirror with simulated devices in a separate process, for experiments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE
 from mirror_sdk.simulator.simulator import Simulator
 
 SERVER_COMMAND = (sys.executable, "-m", "mirror_server", "demo", "--clock=manual", "--pace=1")
-"""A server with simulated time: it passes at normal speed, and can be advanced by hours at once."""
+"""The command of a server with simulated time.
+
+The time passes at normal speed, and can be advanced by hours at once.
+"""
 
 DEMO_KEY_VARIABLE = "MIRROR_DEMO_KEY"
 
@@ -31,19 +34,21 @@ _STOP_SECONDS = 15.0
 
 
 class DemoError(Exception):
-    """A package is missing, or a program did not start; the message says what to do."""
+    """The error for a missing package or a program that did not start. The message says what to do."""
 
     def _render_traceback_(self) -> list[str]:
-        """Show only the message in a notebook."""
+        """Show only the error message in a notebook."""
         return [str(self)]
 
 
 class ChildProcess:
-    """A program that ends when it is closed, and when this process ends in any way, which closes its standard input.
+    """A program that ends when this object is closed.
+
+    It also ends when this process ends for any reason, because that closes its standard input.
 
     Args:
-        command: The program and its options. It has the option ``--stop-with-stdin``.
-        popen_options: Options of :class:`subprocess.Popen`.
+        command: The program and its options. The program must support the option ``--stop-with-stdin``.
+        popen_options: The options of :class:`subprocess.Popen`.
     """
 
     def __init__(self, command: Sequence[str], **popen_options: Any) -> None:
@@ -51,7 +56,7 @@ class ChildProcess:
             [*command, "--stop-with-stdin"],
             stdin=subprocess.PIPE,
             text=True,
-            # Ctrl-C in the terminal, or the interruption of a notebook, does not stop it.
+            # Neither Ctrl-C in the terminal nor an interruption in a notebook stops the program.
             start_new_session=True,
             **popen_options,
         )
@@ -62,21 +67,23 @@ class ChildProcess:
 
 
 class DemoServer(ChildProcess):
-    """A running server, ready for requests. It stops when it is closed, and when this process ends in any way.
+    """A running demo server that is ready for requests.
+
+    It stops when it is closed, and when this process ends for any reason.
 
     Args:
-        devices: The least number of simulated devices.
-        seed: The seed of their values.
-        database: The file that stores the state for the next start; ``None`` for none.
+        devices: The minimum number of simulated devices.
+        seed: The seed of the values of the devices.
+        database: The file that stores the state for the next start; ``None`` if the state is not stored.
         coap: Whether real devices can register too, over CoAP from this machine.
-        pace: Seconds of simulated time per second.
-        quiet: Whether its log is discarded. Otherwise it goes to standard error of this program.
+        pace: The number of seconds of simulated time per second.
+        quiet: Whether the log of the server is discarded. Otherwise, it is written to standard error of this program.
 
     Attributes:
-        coap_url: The address for real devices, ``coap://HOST:PORT``; empty without ``coap``.
+        coap_url: The address for real devices, ``coap://HOST:PORT``. It is empty without ``coap``.
 
     Raises:
-        DemoError: The server is not installed, or does not start.
+        DemoError: The server is not installed or does not start.
     """
 
     def __init__(
@@ -116,7 +123,7 @@ class DemoServer(ChildProcess):
         return self.environment[HOST_VARIABLE]
 
     def client(self) -> MirrorClient:
-        """Return a client whose key has all scopes."""
+        """Return a client whose access key has all scopes."""
         return MirrorClient(self.base_url, self.environment[KEY_VARIABLE])
 
     def count_devices(self) -> int:
@@ -130,7 +137,7 @@ class DemoServer(ChildProcess):
         guard.start()
         try:
             exports = (_EXPORT.match(line) for line in self._lines())
-            # Only up to both lines: the server keeps its output open, so reading on would block.
+            # Reading stops after both lines. The server keeps its output open, so further reading would block.
             found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
         finally:
             guard.cancel()
@@ -157,7 +164,7 @@ def stop_process(process: subprocess.Popen[str]) -> None:
     """Terminate a process, and kill it if it does not end in time."""
     process.terminate()
     try:
-        # Not `wait`: a process whose output no one reads blocks when the pipe is full.
+        # `wait` is not used, because a process blocks when its output pipe is full and no one reads it.
         process.communicate(timeout=_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
@@ -165,10 +172,10 @@ def stop_process(process: subprocess.Popen[str]) -> None:
 
 
 def check_installed(*modules: str, extra: str) -> None:
-    """Check that these modules are installed.
+    """Check that modules are installed.
 
     Raises:
-        DemoError: A module is missing; the message says how to install it.
+        DemoError: A module is missing. The message says how to install it.
     """
     for module in modules:
         if not is_installed(module):
@@ -176,7 +183,7 @@ def check_installed(*modules: str, extra: str) -> None:
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module of this name is installed."""
+    """Return whether a module with this name is installed."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ModuleNotFoundError, ValueError):

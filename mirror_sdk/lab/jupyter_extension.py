@@ -1,4 +1,4 @@
-"""The server extension of the JupyterLab that ``mirror lab`` starts. It is enabled in no other Jupyter."""
+"""The server extension of the JupyterLab that ``mirror lab`` starts. It is not enabled in any other Jupyter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(app: ServerApp) -> None:
-    # The option news_url does not prevent the request for permission to fetch news; disabling this plugin does.
+    # The option news_url does not prevent the prompt for permission to fetch news. Disabling this plugin does.
     app.web_app.settings["page_config_hook"] = _without_news
     app.web_app.add_handlers(".*$", [(url_path_join(app.base_url, _PAGE), _PageHandler)])
     _trust(app)
@@ -50,25 +50,32 @@ def _without_news(_handler: object, page_config: dict[str, Any]) -> dict[str, An
 
 
 def _trust(app: ServerApp) -> None:
-    """Trust our notebooks, so that their outputs are shown. A changed notebook has another signature."""
+    """Trust the notebooks of this project, so that their outputs are displayed.
+
+    A changed notebook has another signature.
+    """
     for notebook in list_notebooks():
         app.contents_manager.notary.sign(nbformat.read(notebook, as_version=4))
 
 
 async def _print_addresses(app: ServerApp) -> None:
-    # The loop starts when Jupyter has printed its address; a moment later it prints the language servers it found.
+    # The loop starts after Jupyter has printed its address. Shortly afterwards, Jupyter prints the language servers it
+    # found.
     servers = getattr(app, "language_server_manager", None)
     if servers is not None:
         with suppress(TimeoutError):
             await asyncio.wait_for(servers.ready(), _LAST_LINE_SECONDS)
     page = urlsplit(app.public_url)._replace(path=url_path_join(app.base_url, _PAGE))
-    # For the kernels. A user who opens the page from there is signed in to Jupyter.
+    # This is for the kernels. A user who opens the page from a kernel is already signed in to Jupyter.
     os.environ[PAGE_VARIABLE] = page._replace(query="").geturl()
     click.echo(f"\nNotebooks, in JupyterLab: {app.public_url}\nPage of the mirror: {page.geturl()}\nStop with Ctrl-C.")
 
 
 class _PageHandler(JupyterHandler):
-    """Redirects signed-in users of Jupyter to the page. So no address that is printed or logged contains its key."""
+    """A handler that redirects signed-in users of Jupyter to the page.
+
+    Because of it, no address that is printed or logged contains the access key.
+    """
 
     @web.authenticated
     def get(self) -> None:

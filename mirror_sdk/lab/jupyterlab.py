@@ -1,4 +1,4 @@
-"""JupyterLab as a process, with the extension of ``mirror lab``."""
+"""JupyterLab in a separate process, with the extension of ``mirror lab``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from mirror_sdk.lab.demo import stop_process
 
 WIDGETS = {"watcher": "EventWatcher", "fleet": "FleetTable"}
-"""The widgets that can be opened next to the notebook, by their names in ``--widget``."""
+"""The widgets that can be opened next to the notebook, by the value of ``--widget``."""
 
 WIDGET_VARIABLE = "MIRROR_LAB_WIDGET"
-"""Passes the name of the widget to the extension."""
+"""The environment variable that passes the name of the widget to the extension."""
 
 WORKSPACE = "mirror-widget"
-"""The workspace of JupyterLab with the notebook and the widget."""
+"""The JupyterLab workspace with the notebook and the widget."""
 
 _EXTENSION = "mirror_sdk.lab.jupyter_extension"
 
@@ -27,12 +27,12 @@ _EXTENSION = "mirror_sdk.lab.jupyter_extension"
 def jupyterlab(
     notebook: Path, widget: str | None, options: Sequence[str], variables: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run JupyterLab in the folder of a notebook, which it opens. It is stopped when the block ends.
+    """Run JupyterLab in the folder of a notebook, and open the notebook. JupyterLab is stopped when the block ends.
 
     Args:
         notebook: The notebook to open.
-        widget: The widget next to it, see :data:`WIDGETS`; ``None`` for none.
-        options: Further options of ``jupyter lab``.
+        widget: The widget to open next to the notebook, see :data:`WIDGETS`; ``None`` for no widget.
+        options: Additional options of ``jupyter lab``.
         variables: Environment variables in addition to the variables of this process.
     """
     page = f"/lab/workspaces/{WORKSPACE}" if widget else "/lab"
@@ -44,10 +44,11 @@ def jupyterlab(
         *options,
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
-        # As in a container: JupyterLab does not start as root without this option.
+        # This is usual in a container. JupyterLab does not start as root without this option.
         command.append("--allow-root")
     environment = os.environ | dict(variables) | ({WIDGET_VARIABLE: widget} if widget else {})
-    # In a session of its own: Ctrl-C in the terminal is for this process alone, which stops the others in order.
+    # JupyterLab runs in a separate session. So Ctrl-C in the terminal reaches only this process, which stops the others
+    # in order.
     process = subprocess.Popen(command, env=environment, start_new_session=True, text=True)  # noqa: S603 - ours
     try:
         yield process

@@ -1,4 +1,4 @@
-"""The tile in JupyterLab's launcher that opens the page of the mirror, through jupyter-server-proxy."""
+"""The tile in the launcher of JupyterLab that opens the page of the mirror. It uses jupyter-server-proxy."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _READY_SECONDS = 30
 
 
 def server_process() -> dict[str, object]:
-    """Return the settings of jupyter-server-proxy for ``mirror/``, and the tile.
+    """Return the settings of jupyter-server-proxy for ``mirror/``, including the settings of the tile.
 
-    It serves the page of the mirror of ``API_HOST``, if that is on this machine. Without ``API_HOST``, the tile starts
-    a mirror with simulated devices, which ends with Jupyter. A mirror on another machine has no tile.
+    The proxy serves the page of the mirror of ``API_HOST``, if that mirror is on this machine. Without ``API_HOST``,
+    the tile starts a mirror with simulated devices, which ends together with Jupyter. A mirror on another machine has
+    no tile.
     """
     address = os.environ.get(HOST_VARIABLE)
     if not address:
@@ -35,7 +36,7 @@ def server_process() -> dict[str, object]:
 
 
 def _own_server(*, has_tile: bool) -> dict[str, object]:
-    # In the format of the server's own keys.
+    # The format is that of the server's own keys.
     key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
     return {
         "command": [*SERVER_COMMAND, "--port={port}"],
@@ -46,10 +47,13 @@ def _own_server(*, has_tile: bool) -> dict[str, object]:
 
 
 def page_path(key: str | None = None, *, device: str = "") -> str:
-    """Return the path of the page below Jupyter's address, with the key of ``API_KEY`` unless another one is given."""
+    """Return the path of the page below Jupyter's address.
+
+    The path contains ``key``, or by default the access key in ``API_KEY``.
+    """
     key = os.environ.get(KEY_VARIABLE, "") if key is None else key
     fragment = {name: value for name, value in {"key": key, "device": device}.items() if value}
-    # The browser does not send the fragment after the #, so the key is in no log.
+    # The browser does not send the fragment after the #, so the key does not appear in any log.
     return f"{_NAME}/" + (f"#{urlencode(fragment)}" if fragment else "")
 
 
@@ -58,7 +62,7 @@ def _tile(title: str, path: str) -> dict[str, object]:
 
 
 def _local_port(address: str) -> int | None:
-    """Return the port of a mirror on Jupyter's machine, or ``None`` if it runs elsewhere."""
+    """Return the port of a mirror on the machine of Jupyter, or ``None`` if the mirror runs elsewhere."""
     try:
         url = httpx.URL(read_base_url(address))
     except ConfigError:

@@ -1,4 +1,4 @@
-"""LwM2M devices in a separate process, which register at a mirror over CoAP."""
+"""LwM2M devices in a separate process, which register with a mirror over CoAP."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ DEVICE_COMMAND = (sys.executable, "-m", "mirror_server.extensions.lwm2m.device")
 _POLL_SECONDS = 0.1
 _READY_SECONDS = 30.0
 _LIFETIME_SECONDS = 30 * 86400
-"""Long, because the time of the mirror may be advanced by days at once, which the devices do not notice."""
+"""The lifetime of the registrations.
+
+It is long, because the time of the mirror may be advanced by days at once, which the devices do not notice.
+"""
 
 
 class LabDevices(ChildProcess):
-    """Running devices, registered at a mirror. They end when this is closed, and when this process ends.
+    """Running devices that are registered with a mirror.
+
+    They end when this object is closed, and when this process ends.
 
     Args:
         url: The address of the mirror for devices, ``coap://HOST:PORT``.
         client: A client of the mirror.
-        count: The number of devices, of all kinds in turn, with the names ``NAME-01``, ``NAME-02`` and so on.
-        name: The beginning of their names.
+        count: The number of devices. They are of all kinds in turn, with the names ``NAME-01``, ``NAME-02`` and so on.
+        name: The prefix of the device names.
 
     Raises:
-        DemoError: The devices do not start, or do not register.
+        DemoError: The devices do not start or do not register.
     """
 
     def __init__(self, url: str, client: MirrorClient, *, count: int = 4, name: str = "real") -> None:

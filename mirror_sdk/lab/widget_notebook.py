@@ -1,4 +1,7 @@
-"""A widget next to the notebook, in a separate notebook whose one cell has run when JupyterLab opens both."""
+"""A widget next to the notebook.
+
+The widget is in a separate notebook with one cell, which has already run when JupyterLab opens both notebooks.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _START_SECONDS = 60.0
 
 
 async def open_widget(app: ServerApp, name: str, notebook: str) -> None:
-    """Run a widget of :data:`WIDGETS`, write its notebook, and write the layout of the workspace.
+    """Run a widget of :data:`WIDGETS`, and write its notebook and the layout of the workspace.
 
     Raises:
         Exception: The kernel does not start, or does not respond.
@@ -38,7 +41,10 @@ async def open_widget(app: ServerApp, name: str, notebook: str) -> None:
 
 
 async def _run(app: ServerApp, name: str, code: str) -> list[Any]:
-    """Return the outputs of code in the kernel of the notebook with this name, where its widgets stay alive."""
+    """Run code in the kernel of the notebook with this name and return the outputs.
+
+    The kernel continues to run, so its widgets stay alive.
+    """
     session = await app.session_manager.create_session(path=name, name=name, type="notebook", kernel_name=_KERNEL)
     client: Any = app.kernel_manager.get_kernel(session["kernel"]["id"]).client()
     outputs: list[Any] = []
@@ -57,7 +63,7 @@ async def _run(app: ServerApp, name: str, code: str) -> list[Any]:
 
 
 def _layout(notebooks: list[str]) -> dict[str, Any]:
-    """Return a workspace with these notebooks side by side."""
+    """Return a workspace that shows these notebooks next to each other."""
     tabs = [{"type": "tab-area", "currentIndex": 0, "widgets": [f"notebook:{name}"]} for name in notebooks]
     split = {"type": "split-area", "orientation": "horizontal", "sizes": [0.5, 0.5], "children": tabs}
     collapsed = {"collapsed": True, "visible": True, "widgets": []}

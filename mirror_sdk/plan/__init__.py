@@ -1,4 +1,4 @@
-"""Plans: many writes that are checked before anything is sent, sent carefully, and can be undone."""
+"""Plans, which check many writes before anything is sent, send them in steps, and can undo them."""
 
 import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
 from mirror_sdk.plan.async_plan import AsyncPlan

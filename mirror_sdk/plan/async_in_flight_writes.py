@@ -1,4 +1,7 @@
-"""Concurrent writes of a plan, as tasks of the caller's loop. The counterpart of ``in_flight_writes``."""
+"""Concurrent writes of a plan, as tasks in the event loop of the caller.
+
+``in_flight_writes`` is the synchronous counterpart.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ InFlightWrite: TypeAlias = "asyncio.Task[None]"
 
 
 def start_write(carry_out: Callable[[], Coroutine[Any, Any, None]]) -> InFlightWrite:
-    """Start a write concurrently."""
+    """Start a write, which runs concurrently."""
     return asyncio.create_task(carry_out())
 
 
@@ -21,7 +24,7 @@ async def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]
 
 
 async def wait_all(in_flight: Collection[InFlightWrite]) -> None:
-    """Cancel the writes, and wait until they have ended."""
+    """Cancel the writes and wait until they have ended."""
     for write in in_flight:
         write.cancel()
     if in_flight:

@@ -1,4 +1,4 @@
-"""A plan that is applied by tasks of the caller's loop."""
+"""A plan that is applied by tasks in the event loop of the caller."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from mirror_sdk.plan.scheduler import ScheduledWrite, raise_unless_device_specif
 from mirror_sdk.progress import ProgressBar, progress_bar
 
 _POLL_SECONDS = 1.0
-"""The time to wait for a response before checking whether the plan was stopped."""
+"""The time to wait for a response before checking whether the plan was stopped, in seconds."""
 
 
 class AsyncPlan(PlanReport):
-    """A list of checked writes that you can send step by step and undo.
+    """A list of checked writes that you can send in steps and undo.
 
-    ``client.plan`` makes it. Nothing is written until you call :meth:`apply`.
+    ``client.plan`` creates a plan. Nothing is written until you call :meth:`apply`.
 
-    Members that are not coroutines, such as ``frame``, ``result`` and ``save``, block the loop. For thousands of writes
-    call them in a thread: ``await asyncio.to_thread(plan.save, path)``.
+    Members that are not coroutines, such as ``frame``, ``result`` and ``save``, block the event loop. If the plan has
+    thousands of writes, call these members in a thread: ``await asyncio.to_thread(plan.save, path)``.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AsyncPlan(PlanReport):
         register_fork_handler(self)
 
     def _after_fork_in_child(self) -> None:
-        """Reset the locks: the child process does not apply the plan, even if a task of the parent does."""
+        """Reset the locks. The child process does not apply the plan, even if a task of the parent process does."""
         self._stopped = threading.Event()
         self._applying = threading.Lock()
 
@@ -75,35 +75,39 @@ class AsyncPlan(PlanReport):
     ) -> pd.DataFrame:
         """Send the writes and wait for their responses.
 
-        Sleeping devices are written to last, after the others have responded. They accept the write at their next
-        contact, and ``apply`` does not wait for that: the write stays ``pending``. Call ``apply`` again to read
-        the responses that have arrived, even in another process (:meth:`save`).
+        Writes to sleeping devices are sent last, after the other devices have responded. A sleeping device accepts the
+        write at its next contact. ``apply`` does not wait for that contact, so the write stays ``pending``. To read the
+        responses that have arrived since then, call ``apply`` again, even in another process (:meth:`save`).
 
-        A second call sends only writes that were not sent, and waits for those that have not ended. It does not repeat
-        a failed write; make a new plan for it. Each write keeps its async-id, so a device never executes it twice.
+        A second call sends only writes that were not sent, and waits for writes that have not ended. It does not repeat
+        a failed write; create a new plan for that. Each write keeps its async-id, so a device never executes it twice.
 
-        Cancellation has the effect of :meth:`stop`.
+        Cancellation has the same effect as :meth:`stop`.
 
         Args:
-            concurrency: The maximum number of writes in flight at a time.
-            canary: How many writes to send first. All of them have to succeed before any other is sent. They go to
-                devices that are awake. Writes that succeeded in an earlier ``apply`` count.
-            max_failures: How many writes may fail. If more fail, the plan stops sending. ``None`` for no limit.
-            expiry_seconds: How long each write may wait for its device, in seconds. The default is in the plan table: a
-                minute, and for a sleeping device three days, or more if it was silent for long.
-            timeout: Seconds to wait for each response, and for all sleeping devices together. The default is slightly
-                longer than the expiry, and 0 for sleeping devices. After that the write stays ``pending``.
+            concurrency: The maximum number of writes in flight at the same time.
+            canary: The number of writes to send first, to devices that are awake. All of them must succeed before any
+                other write is sent. Writes that succeeded in an earlier ``apply`` count as well.
+            max_failures: The number of writes that may fail. If more writes fail, the plan stops sending. ``None``
+                means no limit.
+            expiry_seconds: The time for which each write may wait for its device, in seconds. The defaults are in the
+                plan table: a minute for a connected device. For a sleeping device it is three days, or more if the
+                device was silent for long.
+            timeout: The time to wait for each response, and for all sleeping devices together, in seconds. The default
+                is slightly longer than the expiry, and 0 for sleeping devices. After the timeout, the write stays
+                ``pending``.
             include_offline: Whether to include devices that are not registered.
 
         Returns:
-            The requests table of all writes that may be sent; see :attr:`result`. Unsent writes are ``queued``.
+            The requests table of all writes that may be sent; see :attr:`result`. Writes that were not sent are
+            ``queued``.
 
         Raises:
-            AccessDenied: The key has no permission to write. Nothing more is sent.
-            AuthenticationError: The key is unknown. Nothing more is sent.
-            MirrorError: Another error occurred that would be the same for every write.
-            InvalidValue: An argument is out of range, the plan is being applied already, or the plan has more writes
-                than ``canary`` but no device is awake for the first ones.
+            AccessDenied: The access key has no permission to write. No further writes are sent.
+            AuthenticationError: The access key is unknown. No further writes are sent.
+            MirrorError: Another error occurred that would affect every write.
+            InvalidValue: An argument is out of range, or the plan is already being applied. It is also raised if the
+                plan has more writes than ``canary``, but no device is awake for the first writes.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> (await plan.apply())["status"].tolist()
@@ -130,7 +134,7 @@ class AsyncPlan(PlanReport):
         return await run_in_thread(lambda: self.result)
 
     def stop(self) -> None:
-        """Send no more writes. Writes in flight continue, and ``apply`` returns within about a second.
+        """Stop sending writes. Writes in flight continue, and ``apply`` returns within about a second.
 
         >>> plan = await client.plan([(light, "/3311/0/5851", 40)])
         >>> plan.stop()
@@ -139,15 +143,15 @@ class AsyncPlan(PlanReport):
         self._stopped.set()
 
     async def undo(self) -> AsyncPlan:
-        """Return a new plan that restores the earlier values, for all writes that may have had an effect.
+        """Return a new plan that restores the earlier value for each write that may have had an effect.
 
-        Nothing is written until you apply the new plan. It rejects two kinds of rows:
+        Nothing is written until you apply the new plan. The new plan rejects two kinds of rows:
 
         - rows that are not ``undoable`` in the table of this plan;
-        - resources that someone else or the device changed after this plan wrote them. Their ``check`` is ``changed``,
-          and ``reason`` shows the later value. The service checks this again when you apply the new plan.
+        - resources that another client or the device changed after this plan wrote them. Their ``check`` is
+          ``changed``, and ``reason`` shows the later value. The service repeats this check when you apply the new plan.
 
-        To undo several plans, undo and apply the last one first.
+        To undo several plans, start with the last one: undo it and apply the result.
 
         Raises:
             MirrorError: The state could not be read.
@@ -178,13 +182,13 @@ class AsyncPlan(PlanReport):
                     return
                 for ended in await wait_first(in_flight):
                     entry = in_flight.pop(ended)
-                    # First, because result() raises the error of a failed write.
+                    # This comes first, because result() raises the error of a failed write.
                     self._scheduler.settle(entry)
                     ended.result()
                     bar.update()
         except BaseException:
             self.stop()
-            # Devices may receive the writes in flight. Their requests are needed to undo or continue the plan.
+            # Devices may still receive the writes in flight. Their requests are needed to undo or continue the plan.
             await wait_all(in_flight)
             raise
 
@@ -193,7 +197,8 @@ class AsyncPlan(PlanReport):
         planned = entry.planned
         if isinstance(entry.request, AcceptedRequest) and await self._is_settled(entry):
             return
-        # A request of a saved plan has no router to wait with. It is sent again, which its async-id makes harmless.
+        # A request of a saved plan has no router to wait with. It is sent again, which is harmless because of its
+        # async-id.
         if not isinstance(entry.request, AsyncDeviceRequest):
             issued_at = utc_now()
             try:
@@ -212,22 +217,22 @@ class AsyncPlan(PlanReport):
             except MirrorError as error:
                 entry.record_rejection(error, issued_at)
                 return
-        # A sleeping device responds at its next contact. The wait for all of these follows at the end.
+        # A sleeping device responds at its next contact. The plan waits for all sleeping devices together at the end.
         if not planned.sleeps:
             wait_seconds = own_seconds + RESPONSE_MARGIN_SECONDS if timeout is None else timeout
             await self._wait_for_response(entry.request, time.monotonic() + wait_seconds)
 
     async def _is_settled(self, entry: ScheduledWrite) -> bool:
-        """Return whether the outcome of a write that was sent before is known, or cannot be known."""
+        """Return whether the outcome of a write that was sent earlier is known, or cannot be determined."""
         try:
             return entry.is_settled_by(*await self._read_state(entry.planned.device_id, entry.planned.path))
         except MirrorError as error:
             raise_unless_device_specific(error)
-            # Without the state it is unknown whether the service still recognizes the async-id.
+            # Without the state, it is unknown whether the service still recognizes the async-id.
             return True
 
     async def _await_sleeping(self, wait_seconds: float) -> None:
-        """Wait for the responses of sleeping devices, and read those that have arrived."""
+        """Wait for the responses of sleeping devices, and read the responses that have arrived."""
         pending = [entry.request for entry in self._scheduler.asleep()]
         deadline = time.monotonic() + wait_seconds
         for request in pending:

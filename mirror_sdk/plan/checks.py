@@ -1,4 +1,4 @@
-"""Checks of each requested write before anything is sent."""
+"""Checks of each requested write, which run before anything is sent."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from mirror_sdk.wire.directory import Device
 from mirror_sdk.wire.paths import parse_path
 
 CONNECTED_EXPIRY_SECONDS = 60
-"""The time for which a write waits for a device that stays connected."""
+"""The time for which a write waits for a connected device, in seconds."""
 _SILENCES = 2
-"""The expiry for a device that sleeps for long, in multiples of the time since its last contact."""
+"""The expiry for a device that sleeps for long, as a multiple of the time since its last contact."""
 
 
 class Decision(StrEnum):
-    """Whether a write is sent, is not needed, or is rejected."""
+    """Whether a write is sent, skipped because it is not needed, or rejected."""
 
     WRITE = "write"
     SKIP = "skip"
@@ -42,7 +42,7 @@ class Decision(StrEnum):
 
 
 class Check(StrEnum):
-    """The reason for a decision."""
+    """The reason for a decision about a write."""
 
     OK = "ok"
     PENDING = "pending"
@@ -59,7 +59,7 @@ class Check(StrEnum):
 
 
 class Finding(NamedTuple):
-    """A decision and its reason, as a constant and in words."""
+    """A decision and its reason, both as a constant and in words."""
 
     decision: Decision
     check: Check
@@ -68,24 +68,25 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWrite:
-    """One write of a plan: the requested value, the current one, and the decision.
+    """One write of a plan, with the requested value, the current value, and the decision.
 
     Attributes:
-        async_id: The id under which it is sent, however often that is tried.
-        device_id: The device.
+        async_id: The id of the write request, which stays the same for all attempts.
+        device_id: The id of the device.
         path: The resource path.
-        value: The input value. An error if it is a string that could not be parsed.
-        content_type: As for ``client.requests.begin_write()``.
-        if_match: The revision that the desired value has to have; ``None`` for any.
-        requested: The requested value as it is sent; no value if the write is rejected because of it.
-        before: The value when the plan was made, as far as the mirror knew it.
+        value: The input value. It is an error object if the input was a string that could not be parsed.
+        content_type: The content type, as for ``client.requests.begin_write()``.
+        if_match: The required revision of the desired value; ``None`` for any revision.
+        requested: The requested value as it is sent. It has no value if the input value is the reason for a rejection.
+        before: The value at the time when the plan was made, as far as the mirror knew it.
         endpoint_name: The name of the device; ``None`` for an unknown device.
         unit: The unit of the resource.
-        decision: Whether it is sent.
+        decision: Whether the write is sent.
         check: The reason for the decision.
-        reason: The reason in words.
-        sleeps: Whether the device sleeps, and accepts the write at its next contact.
-        expiry_seconds: How long the write waits for the device, unless ``apply`` sets another time.
+        reason: The reason for the decision in words.
+        sleeps: Whether the device sleeps, so that it accepts the write at its next contact.
+        expiry_seconds: The time for which the write waits for the device, in seconds, unless ``apply`` sets another
+            time.
     """
 
     async_id: str
@@ -106,28 +107,31 @@ class PlannedWrite:
 
     @property
     def may_be_sent(self) -> bool:
-        """Whether it is sent, at least with ``include_offline=True``."""
+        """Whether the write is sent, at least with ``include_offline=True``."""
         return self.decision is Decision.WRITE or self.check is Check.OFFLINE
 
     @property
     def is_awake(self) -> bool:
-        """Whether its device may respond at once."""
+        """Whether the device may respond at once."""
         return not self.sleeps and self.check is not Check.OFFLINE
 
     @property
     def undo(self) -> RequestedWrite:
-        """The write of the value before."""
+        """The write that restores the earlier value."""
         return restoring_write(self.device_id, self.path, self.before)
 
     @property
     def undoable(self) -> bool:
-        """Whether the value before can be written, as far as the mirror knows."""
+        """Whether the earlier value can be restored, as far as the mirror knows."""
         return _value_of(self.undo)[1] is None
 
 
 @dataclass(frozen=True, slots=True)
 class TargetDevice:
-    """A device in the directory and its resources to write. ``read_at`` is by the service's clock."""
+    """A device in the directory, and its resources that will be written.
+
+    ``read_at`` is the time of the read by the service's clock.
+    """
 
     listed: Device
     read_at: datetime
@@ -135,19 +139,19 @@ class TargetDevice:
 
 
 ReadResources = tuple[datetime, Mapping[str, Resource]]
-"""The time when a device was read, by the service's clock, and some of its resources by their paths."""
+"""The time at which a device was read, by the service's clock, and some of its resources by path."""
 
 
 def resources_at(paths: Collection[str], device: DeviceObject) -> ReadResources:
-    """Return when a device was read, and its resources at these paths.
+    """Return the time at which a device was read, and its resources at these paths.
 
-    To keep all resources of a fleet would need too much memory.
+    Storing all resources of a fleet would need too much memory.
     """
     return device.created_at, {path: one for path, one in device.resources.items() if path in paths}
 
 
 def target_devices(listed: Iterable[Device], read: Iterable[ReadResources]) -> dict[str, TargetDevice]:
-    """Return the devices by their ids."""
+    """Return the devices by id."""
     return {device.id: TargetDevice(device, *state) for device, state in zip(listed, read, strict=True)}
 
 
@@ -162,16 +166,16 @@ def check_all(
     *,
     new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
 ) -> list[PlannedWrite]:
-    """Check the writes, and return them in their order.
+    """Check the writes, and return the planned writes in the same order.
 
     Args:
-        requested: The writes.
-        devices: The devices by their ids.
-        reasons: Why names of devices were not found, by name.
-        read_failures: Why reads of resources failed, by resource.
-        new_id: Returns a new async-id.
+        requested: The requested writes.
+        devices: The devices by id.
+        reasons: The reasons why devices were not found, by the name of the device.
+        read_failures: The reasons why reads of resources failed, by resource.
+        new_id: A function that returns a new async-id.
     """
-    # All values are collected first: of rows that contradict each other, the first one is rejected as well.
+    # All values are collected first, because all rows that contradict each other are rejected, including the first one.
     values: dict[ResourceKey, list[object]] = defaultdict(list)
     for one in requested:
         values[one.device_id, one.path].append(one.value)
@@ -187,13 +191,13 @@ def check_all(
 
 
 def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, TargetDevice]) -> list[ResourceKey]:
-    """Return the resources of awake devices whose current value the mirror does not know, each once."""
+    """Return the distinct resources of awake devices whose current value the mirror does not know."""
     return list(
         dict.fromkeys(
             (one.device_id, one.path)
             for one in planned
             if one.is_awake
-            # A value that has expired may no longer be the requested one.
+            # Writes that seem unnecessary are included, because an expired value may no longer be the requested one.
             and (one.may_be_sent or one.check is Check.ALREADY_SO)
             and _is_to_be_read(one.path, devices[one.device_id])
         )
@@ -202,7 +206,7 @@ def resources_to_read(planned: Iterable[PlannedWrite], devices: Mapping[str, Tar
 
 def _is_to_be_read(path: str, device: TargetDevice) -> bool:
     definition, resource = lookup(path), device.resources[path]
-    # Without a declaration the resource may be readable, so a read is worth a try.
+    # A resource without a declaration may be readable, so it is worth trying to read it.
     if definition is not None and "R" not in definition.access:
         return False
     current = _current(resource)
@@ -230,9 +234,9 @@ def _plan(
     if finding is None and resource is not None and device is not None:
         finding = _check_state(requested, resource, device.listed, request)
     if_match = request.if_match
-    # An undo must not overwrite a value that someone else wrote since.
+    # An undo must not overwrite a value that another client wrote in the meantime.
     if request.undoes is not None:
-        # The service rejects it too if another write comes before this one is sent.
+        # The service also rejects the write if another write comes first.
         if_match = _revision(resource) if resource else None
     decision, check, reason = finding or Finding(Decision.WRITE, Check.OK)
     return PlannedWrite(
@@ -255,10 +259,10 @@ def _plan(
 
 
 def _expiry_seconds(device: TargetDevice | None) -> int:
-    """Return the seconds until the next contact of the device, with a margin.
+    """Return the time until the next contact of the device in seconds, with a margin.
 
-    The service does not report when a sleeping device makes contact. So it is the service's own default for such
-    devices, and more if the device was silent for long.
+    The service does not report when a sleeping device makes contact. So the default is the service's own default for
+    such devices. It is longer if the device was silent for long.
     """
     if device is None or not device.listed.queue_mode:
         return CONNECTED_EXPIRY_SECONDS
@@ -268,7 +272,7 @@ def _expiry_seconds(device: TargetDevice | None) -> int:
 
 
 def _with_undo_reason(planned: PlannedWrite, read_failure: str | None) -> PlannedWrite:
-    """If the write will be sent and cannot be undone, add the explanation to its reason."""
+    """Add an explanation to the reason of a write that will be sent but cannot be undone."""
     _, rejected = _value_of(planned.undo) if planned.may_be_sent else (None, None)
     if rejected is None:
         return planned
@@ -282,18 +286,18 @@ def _value_of(request: RequestedWrite) -> tuple[Value, Finding | None]:
     definition = lookup(request.path)
     if definition is not None and "W" not in definition.access:
         return NO_VALUE, _reject(Check.NOT_WRITABLE, f"{definition.label} cannot be written")
-    # A string of a table that could not be parsed. Only its row is rejected.
+    # The value is a string in a table that could not be parsed. Only its row is rejected.
     if isinstance(request.value, InvalidValue):
         return NO_VALUE, _reject(Check.WRONG_TYPE, str(request.value))
     try:
         payload, content_type = encode(request.value, request.path, request.content_type)
     except InvalidValue as error:
-        # Numbers of numpy are real numbers, too.
+        # numpy numbers are real numbers, too.
         is_number = isinstance(request.value, numbers.Real) and not isinstance(request.value, bool)
         low, high = (definition and definition.range) or (-float("inf"), float("inf"))
         out_of_range = is_number and not low <= request.value <= high  # type: ignore[operator] # is_number says so
         return NO_VALUE, _reject(Check.OUT_OF_RANGE if out_of_range else Check.WRONG_TYPE, str(error))
-    # Decoded again, so that it compares equal with the value that the device will report.
+    # The value is decoded again, so that it compares equal to the value that the device will report.
     return decode(payload, content_type, request.path), None
 
 
@@ -326,14 +330,14 @@ def _check_device(path: str, device: TargetDevice | None, cause: str, resource: 
 def _check_state(requested: Value, resource: Resource, listed: Device, request: RequestedWrite) -> Finding:
     desired, current = resource.desired, _current(resource)
     is_pending = desired is not None and desired.status is DesiredStatus.PENDING
-    # The next two checks come before that for conflicts: nothing has to be sent, even if another write came first.
+    # The next two checks come before the conflict check: nothing has to be sent, even if another write came first.
     if desired is not None and is_pending and same(desired.value, requested):
         return Finding(Decision.SKIP, Check.PENDING, "a write of this value is pending already")
     if current is not None and not is_pending and not _is_uncertain(resource) and same(current.value, requested):
         return Finding(Decision.SKIP, Check.ALREADY_SO, since_text(current))
     if finding := _check_instances(current, request) or _check_conflict(resource, request):
         return finding
-    # Last of the reasons against sending, because include_offline=True overrides only this one.
+    # This is the last reason not to send the write, because include_offline=True overrides only this one.
     if listed.state != "registered":
         return Finding(
             Decision.SKIP, Check.OFFLINE, "the device is not registered; include_offline=True sends the write anyway"
@@ -347,9 +351,9 @@ def _check_state(requested: Value, resource: Resource, listed: Device, request: 
 
 
 def _check_instances(current: ReportedValue | DesiredValue | None, request: RequestedWrite) -> Finding | None:
-    """Check a string for a resource with several instances, whose values tables show as JSON.
+    """Check a string that is written to a resource with several instances, whose values tables show as JSON.
 
-    Without this check, the JSON would replace all instances by a single text.
+    Without this check, the JSON would replace all instances by a single string.
     """
     if current is None or current.value.kind is not ValueKind.MULTIPLE or not isinstance(request.value, str):
         return None
@@ -363,7 +367,7 @@ def _check_instances(current: ReportedValue | DesiredValue | None, request: Requ
 
 
 def _check_conflict(resource: Resource, request: RequestedWrite) -> Finding | None:
-    """Check a write that is only sent if no one else wrote."""
+    """Check a write that may only be sent if no other client wrote the resource."""
     if request.if_match is not None and request.if_match != _revision(resource):
         return changed_since(resource)
     change = later_change(resource, request.undoes) if request.undoes is not None else None
@@ -381,7 +385,10 @@ def _revision(resource: Resource) -> int | None:
 
 
 def changed_since(resource: Resource | None) -> Finding:
-    """Return the finding for a write after a conflicting change: another write, or the end of an earlier write."""
+    """Return the finding for a write after a conflicting change.
+
+    The change is another write, or the end of an earlier write.
+    """
     desired = None if resource is None else resource.desired
     if desired is None:
         return _reject(Check.CHANGED, "the desired value has changed since the table was read; read the table again")
@@ -392,7 +399,7 @@ def changed_since(resource: Resource | None) -> Finding:
 
 
 def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
-    """Return the current value: the last reported value, or a value that was written successfully after that report."""
+    """Return the current value: the last reported one, or one that was successfully written after that report."""
     reported, desired = resource.reported, resource.desired
     if desired is None or desired.status is not DesiredStatus.SUCCESS:
         return reported
@@ -402,7 +409,8 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
 def _is_uncertain(resource: Resource) -> bool:
     """Return whether a failed write may have changed the resource since its last report.
 
-    The service does not say why the write of another application failed. So the device may have accepted such a write.
+    The service does not report why the write of another application failed. So such a write counts as one that may have
+    changed the resource.
     """
     desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:

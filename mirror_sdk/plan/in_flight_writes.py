@@ -1,4 +1,7 @@
-"""Concurrent writes of a plan, on threads. The counterpart of ``async_in_flight_writes``."""
+"""Concurrent writes of a plan, on threads.
+
+``async_in_flight_writes`` is the asynchronous counterpart.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,20 @@ InFlightWrite: TypeAlias = "Future[None]"
 
 
 def start_write(carry_out: Callable[[], None]) -> InFlightWrite:
-    """Start a write concurrently."""
+    """Start a write, which runs concurrently."""
     write: InFlightWrite = Future()
 
     def run() -> None:
         try:
             carry_out()
-        # Any error, because the plan waits for a result.
+        # Every error is caught, because the plan waits for a result.
         except BaseException as error:
             write.set_exception(error)
         else:
             write.set_result(None)
 
-    # A daemon thread, not a pool: the interpreter waits for pools when it ends, and a response may take long.
+    # A daemon thread is used instead of a pool, because the interpreter waits for pools when it exits, and a response
+    # may be slow to arrive.
     threading.Thread(target=run, name="mirror-plan", daemon=True).start()
     return write
 
@@ -34,5 +38,5 @@ def wait_first(in_flight: Collection[InFlightWrite]) -> set[InFlightWrite]:
 
 
 def wait_all(in_flight: Collection[InFlightWrite]) -> None:
-    """Wait until the writes have ended, which is soon if the plan is stopped."""
+    """Wait until the writes have ended. This is soon if the plan was stopped."""
     wait(in_flight)

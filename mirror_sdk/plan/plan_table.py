@@ -1,4 +1,4 @@
-"""The plan table: one row per requested write."""
+"""The plan table, with one row per requested write."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ PLAN_COLUMNS = (
     TableColumn("expiry_seconds", pa.int64(), "how long the write may wait, unless ``apply`` sets another time"),
     TableColumn("undoable", pa.bool_(), "whether the earlier value is known and can be written again"),
 )
-"""The plan table."""
+"""The columns of the plan table."""
 
 PLAN_SCHEMA = schema_of(PLAN_COLUMNS)
-"""The plan table."""
+"""The schema of the plan table."""
 
 
 def plan_frame(planned: Sequence[PlannedWrite], *, server: str = "") -> pd.DataFrame:
-    """Return the plan table: one row per requested write, in their order; see :attr:`mirror_sdk.Plan.frame`."""
+    """Return the plan table with one row per requested write, in their order; see :attr:`mirror_sdk.Plan.frame`."""
     definitions = [lookup(one.path) for one in planned]
     columns: dict[str, list[object]] = {
         name: [getattr(one, name) for one in planned]

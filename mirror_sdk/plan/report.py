@@ -1,4 +1,4 @@
-"""The base of the plans of both clients. It sends no requests."""
+"""The base class of the plans of both clients. It does not send requests."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ DEFAULT_MAX_FAILURES = 5
 class PlanReport(JsonForm):
     """The requested writes and their progress.
 
-    In the examples ``plan`` is that of ``[(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]``, before it is
-    applied: a level, and a string for a boolean.
+    In the examples, ``plan`` is the plan for ``[(light, "/3311/0/5851", 40), (light, "/3311/0/5850", "on")]`` before it
+    is applied. The second write is invalid, because its value is a string and the resource is a boolean.
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], server: str, accepted: Mapping[str, AcceptedRequest]) -> None:
@@ -54,7 +54,7 @@ class PlanReport(JsonForm):
 
     @property
     def planned(self) -> Sequence[PlannedWrite]:
-        """The requested writes in their order, with the decision about each.
+        """The requested writes in their order, each with its decision.
 
         >>> [write.decision.value for write in plan.planned]
         ['write', 'refuse']
@@ -64,7 +64,9 @@ class PlanReport(JsonForm):
 
     @property
     def requests(self) -> list[AcceptedRequest | UnacceptedRequest]:
-        """The requests of the writes that may be sent, with their current status, without calling the service.
+        """The requests of the writes that may be sent, with their current status.
+
+        Reading the property does not call the service.
 
         >>> [request.path for request in plan.requests]
         ['/3311/0/5851']
@@ -73,7 +75,7 @@ class PlanReport(JsonForm):
 
     @property
     def stopped_because(self) -> str | None:
-        """The reason why sending ended early; ``None`` if it did not.
+        """The reason why sending ended early, or ``None`` if it did not end early.
 
         >>> plan.stopped_because is None
         True
@@ -82,7 +84,7 @@ class PlanReport(JsonForm):
 
     @property
     def is_undoable(self) -> bool:
-        """Whether there is anything to undo: a write that may have had an effect.
+        """Whether there is anything to undo, which means that a write may have had an effect.
 
         >>> plan.is_undoable
         False
@@ -92,14 +94,14 @@ class PlanReport(JsonForm):
     @property
     @documented(PLAN_COLUMNS)
     def frame(self) -> pd.DataFrame:
-        """The plan table: one row per requested write, in their order, with the current value and the decision.
+        """The plan table: one row per requested write, with the current value and the decision.
 
-        It has the columns of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
+        The rows are in the order of the writes. The table has the columns of :data:`~mirror_sdk.plan.PLAN_SCHEMA`:
 
         {columns}
 
-        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource has changed:
-        after the table was read (``if_match``), or after the write to undo. ``current`` is then the new value.
+        The last three columns are NA if the write is not sent. If ``check`` is ``changed``, the resource changed after
+        the table was read (``if_match``), or after the write to undo. In this case, ``current`` is the new value.
 
         >>> plan.frame["check"].tolist()
         ['ok', 'wrong_type']
@@ -108,10 +110,10 @@ class PlanReport(JsonForm):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The requests table of the writes that may be sent, from the responses received so far.
+        """The requests table of the writes that may be sent, based on the responses received so far.
 
-        It does not call the service. For its columns, see :func:`mirror_sdk.frames.requests_frame`. If sending ended
-        early, ``attrs["mirror"]["stopped_because"]`` has the reason.
+        Reading the property does not call the service. For the columns, see :func:`mirror_sdk.frames.requests_frame`.
+        If sending ended early, ``attrs["mirror"]["stopped_because"]`` contains the reason.
 
         >>> plan.result["status"].tolist()
         ['queued']
@@ -123,12 +125,12 @@ class PlanReport(JsonForm):
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan and its progress for any JSON encoder, without calling the service.
+        """Return the plan and its progress as a JSON-compatible dictionary, without calling the service.
 
-        ``writes`` has one entry for each requested write: ``decision``, ``check`` and ``reason``, whether the device
-        ``sleeps``, and the values ``before`` and ``wanted`` as in :meth:`~mirror_sdk.Value.to_dict`. A write that may
-        be sent also has ``expiry_seconds``, ``undoable``, ``status`` and ``request``. ``decisions`` has the number of
-        writes for each decision.
+        ``writes`` has one entry for each requested write. The entry has the members ``decision``, ``check`` and
+        ``reason``, whether the device ``sleeps``, and the values ``before`` and ``wanted`` as in
+        :meth:`~mirror_sdk.Value.to_dict`. A write that may be sent also has ``expiry_seconds``, ``undoable``,
+        ``status`` and ``request``. ``decisions`` contains the number of writes for each decision.
 
         >>> saved = plan.to_dict()
         >>> saved["decisions"], [write["status"] for write in saved["writes"]]
@@ -144,10 +146,10 @@ class PlanReport(JsonForm):
         }
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save the plan and its progress in a file. ``client.plans.load`` continues it, even in another process.
+        """Save the plan and its progress in a file. ``client.plans.load`` continues the plan, even in another process.
 
-        A write that has ended is not sent again. You can also apply a plan that was saved before its writes were sent:
-        the service recognizes their async-ids, usually for a day, and executes no write twice. If devices sleep for
+        A write that has ended is not sent again. You can also apply a plan that was saved before its writes were sent.
+        The service recognizes their async-ids, usually for a day, and executes no write twice. If devices sleep for
         days, save the plan after you applied it.
 
         Raises:
@@ -158,7 +160,7 @@ class PlanReport(JsonForm):
         save(path, self._server, self.planned, self.requests)
 
     def values_before(self) -> list[tuple[str, str, PythonValue | InstanceValues]]:
-        """Return the device id, path and earlier value of each write that may be sent. Unknown values are left out.
+        """Return the device id, path and earlier value of each write that may be sent. Unknown values are omitted.
 
         >>> [value for _, _, value in plan.values_before()]
         [10]
@@ -167,11 +169,11 @@ class PlanReport(JsonForm):
         return [(one.device_id, one.path, one.before.python) for one in planned if one.before.python is not None]
 
     def _undo(self) -> list[RequestedWrite]:
-        # In reverse, because a later write may depend on an earlier one.
+        # The order is reversed, because a later write may depend on an earlier one.
         return [entry.undo for entry in reversed(self._scheduler.entries) if entry.may_have_acted]
 
     def summary_text(self) -> str:
-        """Describe in words how many writes there are for each decision and, once some were sent, for each status.
+        """Return a description of the number of writes for each decision and, after sending started, for each status.
 
         >>> plan.summary_text()
         '1 to write, 1 rejected; nothing was sent, apply() sends'
@@ -193,10 +195,12 @@ class PlanReport(JsonForm):
         return "; ".join(filter(None, phrases))
 
     def asleep_text(self, expiry_seconds: int | None = None) -> str:
-        """Describe in words how many devices sleep, and how long writes wait for them; empty if no write waits.
+        """Return a description of the number of sleeping devices and how long writes wait for them.
+
+        The string is empty if no write waits.
 
         Args:
-            expiry_seconds: As for ``apply``.
+            expiry_seconds: The expiry of the writes, as for ``apply``.
 
         >>> plan.asleep_text()
         ''
@@ -224,7 +228,7 @@ class PlanReport(JsonForm):
 
 
 def span_text(span_seconds: float) -> str:
-    """Return a time span in a convenient unit."""
+    """Return a duration in a convenient unit."""
     for unit_seconds, unit in _UNITS:
         if span_seconds >= 2 * unit_seconds:
             return f"{span_seconds / unit_seconds:.3g} {unit}"
@@ -256,7 +260,7 @@ def check_limits(
     """Check the arguments of ``apply``.
 
     Raises:
-        InvalidValue: An argument is not a whole number, or is too small or too large; the message names it.
+        InvalidValue: An argument is not an integer, or it is out of range; the message names the argument.
     """
     # The comparison is also false for NaN.
     if timeout is not None and not timeout >= 0:

@@ -1,4 +1,4 @@
-"""Requested writes, parsed from the forms that users pass."""
+"""Parsing of requested writes from the forms that users pass."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _CURE_WITHOUT_REVISIONS = "pass the result of client.fleet.snapshot() or client.
 
 
 RequestedWrites: TypeAlias = DeviceTable | Iterable[tuple[DeviceLike, str, object]]
-"""A table, or a list of (device, path, value)."""
+"""A table, or a list of tuples (device, path, value)."""
 
 
 class EarlierWrite(NamedTuple):
-    """A write to undo, unless the resource was changed after it.
+    """A write to undo if the resource did not change after it.
 
     Attributes:
         written: The value that was written.
         before: The value before the write.
-        accepted_at: When the service accepted it, which distinguishes it from a later write of the same value; ``None``
-            if unknown.
+        accepted_at: The time at which the service accepted the write. It distinguishes the write from a later write of
+            the same value. ``None`` if it is unknown.
     """
 
     written: Value
@@ -47,15 +47,15 @@ class EarlierWrite(NamedTuple):
 
 
 class RequestedWrite(NamedTuple):
-    """One value for one resource.
+    """A request to write one value to one resource.
 
     Attributes:
-        device_id: The id of the device; before :func:`with_ids`, it may be a name.
+        device_id: The id of the device. Before :func:`with_ids` is called, it may be a name.
         path: The resource path.
-        value: The value; an error in place of a string that could not be parsed.
-        content_type: As for ``client.requests.begin_write()``.
-        if_match: Only write if the desired value has this revision; ``None`` for any.
-        undoes: Only write if this write is the last change.
+        value: The value to write. It is an error object if the value was a string that could not be parsed.
+        content_type: The content type, as for ``client.requests.begin_write()``.
+        if_match: The revision that the desired value must have for the write to be sent; ``None`` for any revision.
+        undoes: The earlier write to undo. The new write is sent only if that write is the last change.
     """
 
     device_id: str
@@ -69,18 +69,21 @@ class RequestedWrite(NamedTuple):
 def read_requested(
     writes: RequestedWrites, *, value: object = None, path: str | None = None, if_match: bool = False
 ) -> list[RequestedWrite]:
-    """Read requested writes from a table or a list. Rows without a value (``NA``, ``NaN``, ``None``) are left out.
+    """Read requested writes from a table or a list.
 
-    A string in a table is parsed like user input (see :func:`~mirror_sdk.parse_value`); one in a list is not.
+    Rows without a value (``NA``, ``NaN``, ``None``) are omitted.
+
+    A string in a table is parsed like user input (see :func:`~mirror_sdk.parse_value`). A string in a list is used
+    unchanged.
 
     Args:
-        writes: A list of (device, path, value), a table with one row per write, or a table with the index ``device_id``
-            and a column per path. A table with one row per write has the columns ``device_id``, ``device`` or
-            ``endpoint_name``; ``path``; ``value`` or ``text`` (as people type it); and optionally ``content_type``.
-            Devices are ids or endpoint names.
-        value: One value for all rows, or a column of values, one for each row.
-        path: With ``value``, the resource of every device, in place of the column ``path``.
-        if_match: Whether to write only if the desired value has not changed since the table was read.
+        writes: A list of tuples (device, path, value), a table with one row per write, or a table with the index
+            ``device_id`` and one column per path. A table with one row per write has a column ``device_id``, ``device``
+            or ``endpoint_name``, a column ``path``, a column ``value`` or ``text`` (as people type it), and optionally
+            ``content_type``. Devices are ids or endpoint names.
+        value: One value for all rows, or a column with one value for each row.
+        path: With ``value``, the resource of every device, instead of the column ``path``.
+        if_match: Whether to write only if the desired value is still the value in the table.
 
     Raises:
         InvalidValue: ``writes`` is neither such a table nor such a list.
@@ -100,24 +103,24 @@ def read_requested(
 
 
 def names_in(requested: Iterable[RequestedWrite]) -> list[str]:
-    """Return the strings for devices that may be names, each once."""
+    """Return the distinct strings for devices that may be names."""
     return [text for text in dict.fromkeys(one.device_id for one in requested) if known_id("device_id", text) is None]
 
 
 def with_ids(requested: Iterable[RequestedWrite], ids: Mapping[str, str]) -> list[RequestedWrite]:
-    """Return the writes with the ids of their devices. Unknown names stay."""
+    """Return the writes with the ids of their devices. Unknown names are left unchanged."""
     return [one._replace(device_id=ids.get(one.device_id, one.device_id)) for one in requested]
 
 
 def device_chunks(requested: Iterable[RequestedWrite]) -> Iterator[list[str]]:
-    """Return the ids of the devices, each once, in chunks for one query of the directory."""
+    """Return the distinct ids of the devices, in chunks that fit into one query of the directory."""
     ids = iter(dict.fromkeys(one.device_id for one in requested))
     while chunk := list(islice(ids, _IDS_AT_ONCE)):
         yield chunk
 
 
 def _to_frame(table: DeviceTable) -> pd.DataFrame:
-    # A missing value would turn the integers of its column into floats, which round above 2**53.
+    # A missing value would convert the integers of its column to floats, which round above 2**53.
     frame = table if isinstance(table, pd.DataFrame) else pa.table(table).to_pandas(integer_object_nulls=True)
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
@@ -128,7 +131,7 @@ def _to_frame(table: DeviceTable) -> pd.DataFrame:
 
 
 def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, with_revisions: bool) -> pd.DataFrame:
-    """Return the resources of the rows, each once, with the requested value."""
+    """Return the distinct resources of the rows, with the requested value."""
     if value is None:
         raise InvalidValue("path= requires value=; pass the value to write")
     if existing := [name for name in ("value", "text") if name in frame]:
@@ -143,11 +146,11 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, with_re
     if path is not None:
         rows = rows.assign(path=path)
     if with_revisions:
-        # As arrays, because the index of the rows may differ from that of the table.
+        # They are converted to arrays, because the index of the rows may differ from the index of the table.
         rows = rows.assign(**{name: frame[name].array for name in (REVISION, _STATUS) if name in frame})
     values: Any = value.array if isinstance(value, pd.Series) else value
     try:
-        # A resource with several different values stays in several rows, which the checks reject.
+        # A resource with several different values stays in several rows, which the checks then reject.
         return rows.assign(value=values).drop_duplicates()
     except (TypeError, ValueError) as error:
         raise InvalidValue(f"value= is neither a value nor a column of values for the rows: {error}") from error
@@ -167,7 +170,10 @@ def _from_table(frame: pd.DataFrame, *, if_match: bool) -> list[RequestedWrite]:
 
 
 def _revisions(frame: pd.DataFrame) -> list[int]:
-    """Return the revisions of the desired values in the table; 0 for a resource without one."""
+    """Return the revisions of the desired values in the table.
+
+    The revision is 0 for a resource without a desired value.
+    """
     if REVISION not in frame:
         raise InvalidValue(f"if_match=True: the table has no column {REVISION}; {_CURE_WITHOUT_REVISIONS}")
     revisions = frame[REVISION]
@@ -180,10 +186,10 @@ def _revisions(frame: pd.DataFrame) -> list[int]:
 
 
 def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: object) -> object:
-    """Return a cell of a table; a string is parsed, and replaced by the error if that fails.
+    """Return a cell of a table.
 
-    A single cell that is not a number makes the whole column of a CSV a column of strings, so strings are parsed in
-    every table.
+    A string is parsed, and replaced by the error if parsing fails. Strings are parsed in every table, because a single
+    cell that is not a number makes the entire column of a CSV a column of strings.
     """
     if not isinstance(cell, str):
         return cell
@@ -195,10 +201,10 @@ def _parsed(cell: object, path: str, frame: pd.DataFrame, row: object, column: o
 
 
 def _from_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[RequestedWrite]:
-    # As objects: the cells have their own types, and categories become texts.
+    # The cells are converted to objects, because they have different types. Categories become strings.
     columns = [frame[name].astype(object) for name in ("device_id", "path", value_name)]
     types = frame["content_type"].astype(object) if "content_type" in frame else [None] * len(frame)
-    # Errors name the column of a wide table, which is the path.
+    # Errors contain the name of the column. In a wide table, it is the path.
     is_wide = frame.index.name == "device_id"
     revisions: Sequence[int | None] = _revisions(frame) if if_match else [None] * len(frame)
     return [
@@ -217,7 +223,9 @@ def _from_long(frame: pd.DataFrame, value_name: str, *, if_match: bool) -> list[
 
 
 def _read_name(name: str, cell: object) -> str:
-    """Return a cell that names a device or a path. pandas turns a name such as 0012 into another number.
+    """Return a cell that contains the name of a device or a path.
+
+    pandas changes a name such as 0012 to a different number.
 
     Raises:
         InvalidValue: The cell is not a string.
@@ -250,5 +258,5 @@ def _from_tuple(row: tuple[object, ...]) -> RequestedWrite:
 
 
 def _is_missing(value: Any) -> bool:
-    # Only of a scalar does isna() return a single boolean.
+    # isna() returns a single boolean only for a scalar.
     return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))

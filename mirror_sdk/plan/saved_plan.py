@@ -1,4 +1,4 @@
-"""Saved plans, which another process can continue under the same async-ids."""
+"""Saved plans, which another process can continue with the same async-ids."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from mirror_sdk.wire.notifications import AsyncResponse
 
 _VERSION: Final = 3
 _CONVERTED = frozenset({"requested", "before", "request"})
-"""The members of a saved write that are not attributes of a planned write as they are."""
+"""The members of a saved write that must be converted to become attributes of a planned write."""
 
 
 class _Saved(BaseModel):
-    # An unknown member may change the meaning of the others, and so the values to send.
+    # An unknown member may change the meaning of the other members, and so the values to send. It is therefore an
+    # error.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", populate_by_name=True)
 
 
@@ -39,7 +40,7 @@ class _SavedValue(_Saved):
 
 
 class _SavedRequest(_Saved):
-    """The acceptance and the response of a write. The time of acceptance is by the clock of the service."""
+    """The saved form of a request: when the service accepted the write, by its clock, and any response."""
 
     accepted_at: Timestamp
     expires_at: Timestamp | None
@@ -68,7 +69,7 @@ class _SavedWrite(_Saved):
 
     @model_validator(mode="after")
     def _check_sendable(self) -> Self:
-        """Check a write that may be sent. A rejected one may have any path and value."""
+        """Check a write that may be sent. A rejected write may have any path and value."""
         if self.decision is not Decision.REFUSE:
             of_resource(routes.SUBSCRIPTION, self.device_id, self.path)
             if self.requested is None:
@@ -84,7 +85,7 @@ def _check_unique_ids(writes: list[_SavedWrite]) -> list[_SavedWrite]:
 
 
 class SavedPlan(_Saved):
-    """The content of the file."""
+    """The content of the file of a saved plan."""
 
     version: Literal[3]
     server: str
@@ -97,7 +98,7 @@ def save(
     planned: Sequence[PlannedWrite],
     requests: Iterable[AcceptedRequest | UnacceptedRequest],
 ) -> None:
-    """Save a plan and its requests in a file. If that fails, the file does not change.
+    """Save a plan and its requests in a file. If saving fails, an existing file does not change.
 
     Raises:
         OSError: The file cannot be written.
@@ -108,12 +109,12 @@ def save(
     writes = [_to_saved(one, accepted.get(one.async_id)) for one in planned]
     saved = SavedPlan(version=_VERSION, server=server, writes=writes)
     unfinished.write_text(saved.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
-    # Only now, so that a full disk does not destroy an earlier file.
+    # The file is replaced only now, so that a full disk does not destroy an earlier file.
     unfinished.replace(target)
 
 
 def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], dict[str, AcceptedRequest]]:
-    """Return the writes of a saved plan, and the requests that were sent, by their async-ids.
+    """Return the writes of a saved plan, and the requests that were sent, by async-id.
 
     Raises:
         OSError: The file cannot be read.
@@ -135,7 +136,8 @@ def load(path: str | PathLike[str], server: str) -> tuple[list[PlannedWrite], di
 def _saved_request(request: AcceptedRequest) -> _SavedRequest | None:
     """Return a request in its saved form.
 
-    ``None`` if the time of acceptance is unknown, because it identifies the request later.
+    The result is ``None`` if the time at which the service accepted the request is unknown, because this time
+    identifies the request later.
     """
     response = request.response
     if request.accepted_at is None:
@@ -156,7 +158,7 @@ def _request(planned: PlannedWrite, saved: _SavedRequest) -> AcceptedRequest:
         response = AsyncResponse(
             id=planned.async_id, status=saved.status, error=saved.error, timestamp=saved.responded_at
         )
-    # The file has no time of the client's clock, because another machine may have saved it.
+    # The file does not contain a time of the client's clock, because another machine may have saved it.
     return AcceptedRequest(
         async_id=planned.async_id,
         device_id=planned.device_id,

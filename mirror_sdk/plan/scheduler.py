@@ -1,4 +1,7 @@
-"""Schedules the writes of a plan, and stores their requests and responses. It never waits and does no I/O."""
+"""The scheduling of the writes of a plan, and the storage of their requests and responses.
+
+This module never waits and does no I/O.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +36,23 @@ from mirror_sdk.wire.notifications import AsyncResponse
 _REJECTED = (BadRequest, Conflict, NotFound)
 _DEVICE_SPECIFIC = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
-"""The time for which the service remembers an async-id after its response."""
+"""The time for which the service remembers an async-id after the response."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
-"""The status of a response if the mirror only knows whether it was a success."""
+"""The status codes for responses of which the mirror only knows whether the write succeeded."""
 _CANARY_FAILED = {
     RequestStatus.FAILURE: "failed",
     RequestStatus.PENDING: "has no response yet",
     RequestStatus.UNKNOWN: "may not have been accepted by the service",
 }
-"""The phrases for a canary that stops a plan, by its status."""
+"""The phrases for a canary that stops a plan, by the status of the canary."""
 _ENDED = frozenset({RequestStatus.SUCCESS, RequestStatus.FAILURE})
 
 
 class ScheduledWrite:
-    """One write and its result. ``is_conflict`` is true if the service rejected it because someone else wrote first."""
+    """One write and its result.
+
+    ``is_conflict`` is true if the service rejected the write because another client wrote first.
+    """
 
     def __init__(self, planned: PlannedWrite, accepted: AcceptedRequest | None = None) -> None:
         self.planned: PlannedWrite = planned
@@ -60,34 +66,34 @@ class ScheduledWrite:
 
     @property
     def may_have_acted(self) -> bool:
-        """Whether the device may have accepted it."""
+        """Whether the device may have accepted the write."""
         if self.status is RequestStatus.FAILURE:
-            # A device that rejected the write did not change. One that did not respond may have.
+            # A device that rejected the write did not change. A device that did not respond may have changed.
             response = self.request.response if isinstance(self.request, AcceptedRequest) else None
             return response is not None and response.error in UNCERTAIN_CATEGORIES
         return self.status is not RequestStatus.QUEUED
 
     @property
     def undo(self) -> RequestedWrite:
-        """The write that undoes this write, if this write is the last change of its resource."""
+        """The write that undoes this one. It is valid only if this write is the last change of its resource."""
         accepted_at = self.request.accepted_at if isinstance(self.request, AcceptedRequest) else None
         undoes = EarlierWrite(self.planned.requested, self.planned.before, accepted_at)
         return self.planned.undo._replace(undoes=undoes)
 
     def is_settled_by(self, read_at: datetime, resources: Mapping[str, Resource]) -> bool:
-        """Return whether a write that was sent before must not be sent again, from the current state of the mirror.
+        """Return whether the state of the mirror shows that a write that was sent earlier must not be sent again.
 
-        The service forgets an async-id, and the log a response, a day after the response. The mirror keeps the outcome
-        until another write of the resource.
+        One day after the response, the service removes the async-id, and the log removes the response. The mirror still
+        has the outcome until the next write to the resource.
         """
         planned, request, resource = self.planned, self.request, resources.get(self.planned.path)
         if not isinstance(request, AcceptedRequest) or request.accepted_at is None:
             return False
         desired = resource and resource.desired
-        # The time of the acceptance identifies the write, because a later one may have the same value.
+        # The time at which the service accepted the write identifies it, because a later write may have the same value.
         if not desired or desired.requested_at != request.accepted_at or not same(desired.value, planned.requested):
-            # As long as the service remembers the async-id, sending the write again is harmless and brings its
-            # response.
+            # As long as the service remembers the async-id, it is harmless to send the write again. The service then
+            # repeats the response.
             return read_at - request.accepted_at >= _REMEMBERED
         if desired.status is None or desired.status not in _STATUSES:
             return False
@@ -98,7 +104,7 @@ class ScheduledWrite:
         return True
 
     def record_conflict(self, error: PreconditionFailed, issued_at: datetime) -> None:
-        """Record that the service rejected the write, because the desired value is no longer the expected one."""
+        """Record that the service rejected the write because the desired value is no longer the expected one."""
         resource = error.resource
         current = current_value(resource) if resource else self.planned.before
         self.planned = replace(self.planned, before=current, **changed_since(resource)._asdict())
@@ -121,14 +127,14 @@ class ScheduledWrite:
         )
 
     def record_rejection(self, error: MirrorError, issued_at: datetime) -> None:
-        """Record that the service rejected the write, or that the client does not know whether the service accepted it.
+        """Record that the service rejected the write, or that it is unknown whether the service accepted it.
 
         Raises:
-            MirrorError: ``error`` itself, if it would be the same for every other write.
+            MirrorError: ``error`` itself, if every other write would fail in the same way.
         """
         raise_unless_device_specific(error)
         if isinstance(self.request, AcceptedRequest) and not isinstance(error, _REJECTED):
-            # An earlier attempt was accepted, so the outcome of this one does not matter.
+            # An earlier attempt was accepted, so the outcome of this attempt does not matter.
             return
         self.request = replace(
             self._unaccepted(),
@@ -143,18 +149,20 @@ def raise_unless_device_specific(error: MirrorError) -> None:
     """Raise the error again, unless it concerns only one device.
 
     Raises:
-        MirrorError: ``error`` itself.
+        MirrorError: The argument ``error``.
     """
     if not isinstance(error, _DEVICE_SPECIFIC):
         raise error
 
 
 class WriteScheduler:
-    """The writes of a plan that may be sent, in this order: canaries, devices that are awake, devices that sleep.
+    """The writes of a plan that may be sent, in the order in which they are sent.
+
+    The order is: canaries, devices that are awake, devices that sleep.
 
     Attributes:
         entries: The writes that may be sent, in the order of the plan.
-        stopped_because: Why sending ended before all writes were sent; ``None`` if it did not.
+        stopped_because: The reason why sending ended before all writes were sent; ``None`` if it did not end early.
     """
 
     def __init__(self, planned: Sequence[PlannedWrite], accepted: Mapping[str, AcceptedRequest]) -> None:
@@ -169,16 +177,16 @@ class WriteScheduler:
         self._failures = 0
 
     def count(self) -> Counter[RequestStatus]:
-        """Return the number of entries by status."""
+        """Return the number of writes by status."""
         return Counter(entry.status for entry in self.entries)
 
     def start(self, *, canary: int, max_failures: int | None, include_offline: bool) -> int:
-        """Schedule the writes that have not ended yet, and return their number.
+        """Schedule the writes that have not ended yet, and return how many there are.
 
         A write that succeeded earlier counts as a canary.
 
         Raises:
-            InvalidValue: No device is awake for a canary; nothing has changed.
+            InvalidValue: No device is awake for a canary. In this case, nothing has changed.
         """
         todo = [
             entry
@@ -187,7 +195,7 @@ class WriteScheduler:
         ]
         lacking = max(0, canary - self.count()[RequestStatus.SUCCESS])
         canaries = [entry for entry in todo if entry.planned.is_awake][:lacking]
-        # Pending writes were sent before, and only their responses are missing.
+        # Pending writes were sent earlier, and only their responses are missing.
         unsent = sum(entry.status is not RequestStatus.PENDING for entry in todo)
         if unsent > lacking and lacking and not canaries:
             raise InvalidValue(
@@ -195,7 +203,7 @@ class WriteScheduler:
                 " tried first; canary=0 sends them all"
             )
         self._canaries = canaries
-        # Sorting is stable: within the three groups, the writes stay in the order of the plan.
+        # Sorting is stable, so the writes within each of the three groups stay in the order of the plan.
         self._todo = deque(sorted(todo, key=lambda entry: (entry not in canaries, entry.planned.sleeps)))
         self._in_flight = []
         self._max_failures = max_failures
@@ -204,7 +212,10 @@ class WriteScheduler:
         return len(todo)
 
     def next(self) -> ScheduledWrite | None:
-        """Return the next write to send. ``None`` if there is no write, or if the next write has to wait for others."""
+        """Return the next write to send.
+
+        The result is ``None`` if there is no such write, or if it has to wait for others.
+        """
         if self.stopped_because is not None or not self._todo:
             return None
         unsent = self._todo[0]
@@ -216,37 +227,37 @@ class WriteScheduler:
     def _comes_before(self, entry: ScheduledWrite, unsent: ScheduledWrite) -> bool:
         """Return whether one write has to end before another is sent.
 
-        A write to a device that sleeps cannot be cancelled, so the results of awake devices are awaited first.
+        A write to a sleeping device cannot be canceled, so the results of awake devices are awaited first.
         """
         is_canary = entry in self._canaries and unsent not in self._canaries
         return is_canary or (unsent.planned.sleeps and not entry.planned.sleeps)
 
     def asleep(self) -> list[ScheduledWrite]:
-        """Return the pending writes to devices that sleep."""
+        """Return the pending writes to sleeping devices."""
         return [entry for entry in self.entries if entry.planned.sleeps and entry.status is RequestStatus.PENDING]
 
     def settle(self, entry: ScheduledWrite) -> None:
-        """Record that a write has ended, or that waiting for it has ended."""
+        """Record that a write has ended, or that the plan no longer waits for it."""
         self._in_flight.remove(entry)
         if entry.is_conflict:
-            # A conflict does not show whether such a write succeeds.
+            # A conflict does not show whether a write of this kind succeeds, so it does not count as a canary.
             self._replace_canary(entry)
             return
         if entry in self._canaries and entry.status is not RequestStatus.SUCCESS:
             self.stop(f"the canary write to {_name(entry)} {_CANARY_FAILED.get(entry.status, 'was not sent')}")
             return
-        # An unknown result counts as a failure, so that a service with problems stops the plan.
+        # An unknown result counts as a failure, so that problems of the service stop the plan.
         self._failures += entry.status in {RequestStatus.FAILURE, RequestStatus.UNKNOWN}
         if self._max_failures is not None and self._failures > self._max_failures:
             failed = "1 write" if self._failures == 1 else f"{self._failures} writes"
             self.stop(f"{failed} failed, and max_failures is {self._max_failures}")
 
     def _replace_canary(self, entry: ScheduledWrite) -> None:
-        """Choose another canary for one that was not sent at all."""
+        """Choose another canary to replace a write that was not sent at all."""
         if entry not in self._canaries:
             return
         self._canaries.remove(entry)
-        # A device that is awake, because others may respond only after days.
+        # The other canary must be a device that is awake, because other devices may respond only after days.
         unsent = next((one for one in self._todo if one.planned.is_awake and one not in self._canaries), None)
         if unsent is not None:
             self._todo.remove(unsent)
@@ -259,8 +270,8 @@ class WriteScheduler:
             )
 
     def stop(self, reason: str) -> None:
-        """Send no more writes. If this is called again, the first reason stays."""
-        # Without writes to send, nothing was stopped.
+        """Stop sending writes. If this is called again, the first reason is kept."""
+        # If there are no writes left to send, nothing was stopped.
         if self._todo and self.stopped_because is None:
             self.stopped_because = reason
 

@@ -1,7 +1,7 @@
-"""The undo of a plan: the writes that restore earlier values, and the later changes that forbid them.
+"""The undo of a plan: writes that restore earlier values, and later changes that prevent them.
 
-``Plan.undo`` requests a restoring write for each write that may have had an effect. ``checks`` rejects it if the
-earlier value is unknown, or if someone else or the device changed the resource afterwards.
+``Plan.undo`` requests a restoring write for each write that may have had an effect. ``checks`` rejects the restoring
+write if the earlier value is unknown, or if another client or the device changed the resource afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirror_sdk.values.value import same
 from mirror_sdk.wire.device_object import DesiredStatus
 
 NO_EARLIER = object()
-"""The value of a restoring write if the mirror knows no earlier value."""
+"""The value of a restoring write for which the mirror knows no earlier value."""
 
 _WRITTEN: Mapping[DesiredStatus | None, str] = {
     DesiredStatus.PENDING: "write requested",
@@ -30,17 +30,18 @@ _FLOAT32_PRECISION = 1e-6
 
 
 def restoring_write(device_id: str, path: str, before: Value) -> RequestedWrite:
-    """Return the write of the value before."""
+    """Return the write that restores the earlier value."""
     value = before.python
-    # The declaration determines how other values are encoded. Bytes and instances need their content type.
+    # The declaration determines how other values are encoded. Bytes and instances need an explicit content type.
     content_type = before.content_type if isinstance(value, bytes | Mapping) else None
     return RequestedWrite(device_id, path, NO_EARLIER if value is None else value, content_type)
 
 
 def later_change(resource: Resource, write: EarlierWrite) -> str | None:
-    """Return the later change of a resource after a write, by a write or by the device; ``None`` if there is none.
+    """Return the later change of a resource after a write; ``None`` if there is no later change.
 
-    A later write of the same value is not a change, unless it failed: the device may have kept a value from in between.
+    A write or the device itself can make the change. A later write of the same value is not a change, unless the later
+    write failed. In that case the device may still have a value from the time between both writes.
     """
     desired, reported = resource.desired, resource.reported
     if desired is None:
@@ -51,13 +52,13 @@ def later_change(resource: Resource, write: EarlierWrite) -> str | None:
         return value_text(desired)
     if reported is None or not resource.is_reported_after_write:
         return None
-    # The old value may have been reported while the write was waiting for the device.
+    # While the write was waiting for the device, the device may have reported the old value.
     is_expected = _is_close(reported.value, write.written) or same(reported.value, write.before)
     return None if is_expected else value_text(reported)
 
 
 def since_text(current: ReportedValue | DesiredValue) -> str:
-    """Return how and when a value came about: ``reported at 2026-11-22 10:20:30 UTC``."""
+    """Return how and when a value was set, such as ``reported at 2026-11-22 10:20:30 UTC``."""
     if isinstance(current, ReportedValue):
         word, at = "reported", current.reported_at
     else:
@@ -66,12 +67,12 @@ def since_text(current: ReportedValue | DesiredValue) -> str:
 
 
 def value_text(current: ReportedValue | DesiredValue) -> str:
-    """Return a value, and how and when it came about."""
+    """Return a value, and how and when it was set."""
     return f"{display_value(current.value)} ({since_text(current)})"
 
 
 def _is_close(one: Value, other: Value) -> bool:
-    """Return whether two values are equal, with the precision of a device that stores 32-bit floats."""
+    """Return whether two values are equal within the precision of a device that stores 32-bit floats."""
     if one.kind is other.kind is ValueKind.NUMBER:
         return math.isclose(one.python, other.python, rel_tol=_FLOAT32_PRECISION)  # type: ignore[arg-type] # kind says so
     return same(one, other)

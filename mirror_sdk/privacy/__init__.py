@@ -1,4 +1,7 @@
-"""Pseudonymized tables: what in a table is personal, why, and how it is replaced before you share it."""
+"""Pseudonymization of tables.
+
+It determines which data in a table are personal, and replaces them before you share the table.
+"""
 
 from mirror_sdk.privacy.personal_columns import PERSONAL_COLUMNS, PERSONAL_RESOURCES, PersonalColumn, PersonalResource
 from mirror_sdk.privacy.pseudonymize_tables import pseudonymize

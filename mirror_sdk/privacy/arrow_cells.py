@@ -1,4 +1,4 @@
-"""The cells of columns of Arrow tables."""
+"""Access to the cells of columns of Arrow tables."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def cells_of(column: pa.ChunkedArray) -> Cells:
 
 
 def replaced(column: pa.ChunkedArray, cells: Cells) -> pa.ChunkedArray:
-    """Return a column with replaced cells, in its former type. An integer type is widened if it is too narrow."""
+    """Return a column with replaced cells and its former type. An integer type is widened if it is too narrow."""
     if not cells.is_changed:
-        # A slice refers to the whole column, which would be pickled with it, so it is copied.
+        # A slice refers to the entire column, which would be pickled with it. So the slice is copied.
         return pa.chunked_array([pa.concat_arrays(column.chunks)] if column.chunks else [], column.type)
     indices, values = cells.encoded
     used, codes = np.unique(indices, return_inverse=True)
@@ -55,12 +55,12 @@ def _encode(column: pa.ChunkedArray) -> tuple[Indices, list[Any]]:
 
 
 def value_type(column_type: pa.DataType) -> pa.DataType:
-    """Return the type of the cells of a column. For a dictionary column, this is the type of its values."""
+    """Return the type of the cells of a column. For a dictionary, it is the type of the values."""
     return column_type.value_type if pa.types.is_dictionary(column_type) else column_type
 
 
 def is_plain(cell_type: pa.DataType) -> bool:
-    """Return whether cells of a type are one value each, of a type that pseudonyms support."""
+    """Return whether each cell of this type is a single value of a type that pseudonyms support."""
     return any(is_type(cell_type) for is_type in (*_TEXTS, *_NOT_TEXTS))
 
 

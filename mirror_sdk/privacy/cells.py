@@ -1,4 +1,4 @@
-"""The cells of a column of any library."""
+"""The cells of a column, independently of the library of the table."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy.typing as npt
 Rows: TypeAlias = "npt.NDArray[np.bool_]"
 Indices: TypeAlias = "npt.NDArray[np.int64]"
 Replace: TypeAlias = Callable[[Any], Any]
-"""Returns the replacement of a value; ``None`` leaves the cell empty."""
+"""A function that returns the replacement of a value. If it returns ``None``, the cell becomes empty."""
 
 
 class Cells:
-    """The cells of a column, as indices into the list of its distinct values. The index of an empty cell is -1.
+    """The cells of a column, as indices into the list of distinct values. The index of an empty cell is -1.
 
     Args:
-        encode: Returns the index of each cell, and the distinct values.
-        is_plain: Whether each cell is one value, not a list, a structure or another container.
-        has_texts: Whether cells may be strings or bytes.
+        encode: A function that returns the index of each cell, and the distinct values.
+        is_plain: Whether each cell is a single value, and not a list, a structure or another container.
+        has_texts: Whether cells can be strings or bytes.
         is_temporal: Whether the cells are times or durations.
 
     Attributes:
@@ -39,11 +39,11 @@ class Cells:
 
     @cached_property
     def encoded(self) -> tuple[Indices, list[Any]]:
-        """The index of each cell, and the values."""
+        """The index of each cell, and the distinct values."""
         return self._encode()
 
     def values(self, rows: Rows | None = None) -> list[Any]:
-        """Return the distinct values in these rows, by default in all of them."""
+        """Return the distinct values in these rows; by default in all rows."""
         values = self.encoded[1]
         return [values[index] for index in np.unique(self._filled(rows)).tolist()]
 
@@ -52,19 +52,22 @@ class Cells:
         return len(self._filled(rows))
 
     def rows_with(self, values: Iterable[str]) -> Rows:
-        """Return the rows whose cell is one of these values."""
+        """Return the rows whose cell contains one of these values."""
         indices, known = self.encoded
         searched = set(values)
         return np.isin(indices, [index for index, value in enumerate(known) if value in searched])
 
     def replace(self, replace: Replace, rows: Rows | None = None) -> None:
-        """Replace each value in these rows. Values that no longer occur are not stored anywhere afterwards."""
+        """Replace each value in these rows.
+
+        Values that no longer occur are not stored anywhere afterwards.
+        """
         indices, values = self.encoded
         chosen = indices >= 0 if rows is None else rows & (indices >= 0)
         replaced, position = np.unique(indices[chosen], return_inverse=True)
-        # Once for each distinct value, since a pseudonym costs a hash.
+        # The function is called once for each distinct value, because a pseudonym requires the computation of a hash.
         new = [replace(values[index]) for index in replaced.tolist()]
-        # Rows that are not chosen keep the old values, so the new ones are appended.
+        # Rows that are not selected keep the old values, so the new values are appended.
         new_indices = [-1 if value is None else len(values) + at for at, value in enumerate(new)]
         indices[chosen] = np.array(new_indices, np.int64)[position]
         values += new

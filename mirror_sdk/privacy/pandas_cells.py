@@ -1,4 +1,4 @@
-"""Pseudonyms in the columns and the index of a pandas frame, and in their names."""
+"""Pseudonyms in a pandas DataFrame: in its columns, in its index, and in the names of both."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _encode(series: pd.Series) -> tuple[Indices, list[Any]]:
     if not pd.api.types.is_object_dtype(_cell_type(series)):
         indices, distinct = pd.factorize(series)
         return indices, list(distinct)
-    # pd.factorize() takes True and 1 in a column of objects for the same value.
+    # In a column of objects, pd.factorize() treats True and 1 as the same value.
     codes: dict[tuple[type, Any], int] = {}
     cells = zip(series.tolist(), series.isna(), strict=True)
     found = [-1 if is_empty else codes.setdefault((type(cell), cell), len(codes)) for cell, is_empty in cells]
@@ -49,14 +49,14 @@ def _encode(series: pd.Series) -> tuple[Indices, list[Any]]:
 
 
 def _replaced(series: pd.Series, cells: Cells) -> pd.Series:
-    """Return a series with replaced cells, in its former type. An integer type is widened if it is too narrow."""
+    """Return a series with replaced cells and its former type. An integer type is widened if it is too narrow."""
     if not cells.is_changed:
         return series
     indices, values = cells.encoded
     new = [values[index] if index >= 0 else None for index in indices.tolist()]
     dtype = series.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        # Categories that do not occur would keep the original texts.
+        # Categories that do not occur would still contain the original strings.
         occurring = pd.Index(list(dict.fromkeys(cell for cell in new if cell is not None)), dtype=_cell_type(series))
         dtype = pd.CategoricalDtype(occurring, ordered=dtype.ordered)
     elif dtype.kind in "biu":
@@ -65,10 +65,10 @@ def _replaced(series: pd.Series, cells: Cells) -> pd.Series:
 
 
 def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable[str]) -> pd.DataFrame:
-    """Return the frame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymize`.
+    """Return the DataFrame with pseudonyms; see :func:`mirror_sdk.privacy.pseudonymize`.
 
     Raises:
-        InvalidValue: The key is not valid, the table has pseudonyms already, or it has values without their paths.
+        InvalidValue: The key is not valid, the table is already pseudonymized, or it has values without their paths.
     """
     metadata = frame.attrs.get("mirror", {})
     pseudonymizer = Pseudonymizer(key, also)
@@ -105,7 +105,7 @@ def pseudonymized_frame(frame: pd.DataFrame, key: str | bytes, *, also: Iterable
 
 
 def _wide_enough(cells: list[Any], dtype: Any) -> Any:
-    """Return the type of booleans or integers, or a nullable or wider one if the cells need it."""
+    """Return the type of booleans or integers, or a nullable or wider type if the cells need it."""
     needs_null = isinstance(dtype, np.dtype) and None in cells
     if dtype.kind == "b":
         return pd.BooleanDtype() if needs_null else dtype
@@ -116,21 +116,21 @@ def _wide_enough(cells: list[Any], dtype: Any) -> Any:
 
 
 def _path_of(name: Any, columns: pd.Index) -> str | None:
-    """Return the resource path of a column of a wide table; ``None`` for any other column."""
+    """Return the resource path of a column of a wide table, or ``None`` for any other column."""
     if isinstance(name, tuple):
         return str(name[columns.names.index("path")]) if "path" in columns.names else None
     return path_of_column(name)
 
 
 def _rename(level: object, pseudonymizer: Pseudonymizer) -> Replace:
-    """Return the replacement for column names, by the name of their level."""
+    """Return the function that replaces column names, depending on the name of their level."""
     if word := word_of_column(level):
         return pseudonymizer.replacement(word)
     return pseudonymizer.replacement_of_unknown(level) if level == "device" else pseudonymizer.column_name
 
 
 def _renamed(columns: pd.Index, pseudonymizer: Pseudonymizer) -> pd.Index:
-    """Return the names of the columns, some of which may be names of devices."""
+    """Return the names of the columns, in which names of devices are replaced."""
     renames = [_rename(name, pseudonymizer) for name in columns.names]
     if columns.nlevels == 1:
         flat: pd.Index = pd.Index([renames[0](name) for name in columns], name=columns.name)

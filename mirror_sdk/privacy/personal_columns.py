@@ -1,4 +1,4 @@
-"""The personal columns and resources, why they are personal, and their treatment."""
+"""The personal columns and resources, the reasons why they are personal, and their treatment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class PersonalColumn(NamedTuple):
     """A column that identifies a device or a person.
 
     Attributes:
-        column: Its name. A column whose name begins with it, such as one with the suffix of a join, is treated alike.
-        word: The beginning of its pseudonyms. In columns with different words, the same string gets different
-            pseudonyms. So the pseudonyms do not reveal that a device uses its id as its name.
-        why: Why it is personal.
+        column: The name of the column. A column whose name begins with it is treated in the same way, for example a
+            column with the suffix of a join.
+        word: The prefix of the pseudonyms. The same string gets different pseudonyms in columns with different
+            prefixes. So the pseudonyms do not reveal that a device uses its id as its name.
+        why: The reason why the column is personal.
     """
 
     column: str
@@ -33,14 +34,15 @@ class PersonalColumn(NamedTuple):
 
 
 class PersonalResource(NamedTuple):
-    """Resources that are personal for one reason.
+    """A group of resources that are personal for the same reason.
 
     Attributes:
-        description: A name for them.
-        resources: Object and resource ids. The object id is ``None`` for a reusable resource, of any object.
-        how: The treatment of their values.
-        word: The beginning of their pseudonyms.
-        why: Why they are personal.
+        description: The name of the group.
+        resources: The object and resource ids. The object id is ``None`` for a reusable resource, which can occur in
+            any object.
+        how: The treatment of the values.
+        word: The prefix of the pseudonyms.
+        why: The reason why the resources are personal.
     """
 
     description: str
@@ -54,10 +56,11 @@ class Treatment(NamedTuple):
     """The treatment of the values of a resource.
 
     Attributes:
-        how: The treatment. ``None`` is for resources without a declaration: numbers and booleans stay, strings and
-            bytes are treated as identifiers.
-        word: The beginning of the pseudonyms.
-        resource: The resource in any object instance, such as ``/3/*/2``. Equal values of it have equal pseudonyms.
+        how: The treatment. ``None`` is used for resources without a declaration. Their numbers and booleans stay
+            unchanged, and their strings and bytes are treated as identifiers.
+        word: The prefix of the pseudonyms.
+        resource: The resource in any object instance, such as ``/3/*/2``. Equal values of this resource have equal
+            pseudonyms.
     """
 
     how: Personal | None
@@ -73,7 +76,7 @@ PERSONAL_COLUMNS = (
     PersonalColumn("acknowledged_by", "person", "names the person or program that acknowledged a failed write"),
     PersonalColumn("uid", "entry", "identifies an entry in the log of the server"),
 )
-"""The columns whose strings become pseudonyms, in every table and index."""
+"""The columns whose strings are replaced with pseudonyms, in every table and index."""
 
 _ID, _COARSE, _HIDDEN = Personal.IDENTIFIER, Personal.PLACE, Personal.HIDDEN
 _WLAN_KEYS = ((12, 17), (12, 18), (12, 21), (12, 22), (12, 23), (12, 24), (12, 25), (12, 28))
@@ -174,10 +177,10 @@ PERSONAL_RESOURCES = (
         "give access to anyone who reads them",
     ),
 )
-"""The resources that are personal, by the definitions of LwM2M and of the OMA registry."""
+"""The resources that are personal according to the definitions of LwM2M and the OMA registry."""
 
 _KNOWN_TEXTS = frozenset({"reason", "content_type", "condition", "description", "presence", "reported_origin"})
-"""Columns of this package whose strings are not names, but may contain one."""
+"""The columns of this package whose strings are not names, but may contain a name."""
 _JOINED = "_other"
 _STATISTICS = frozenset({"value", "first", "last", "min", "max", "mean", "time_weighted_mean", "median", "sum", "rate"})
 _VALUE_COLUMN = re.compile(r"(reported|desired|value|requested|current|wanted|before|after)_(num|text|bool|raw)(_.*)?")
@@ -194,12 +197,16 @@ NOT_VALUES = frozenset(
         *("begin_seen", "end_seen", "observations", "sleeps", "expiry_seconds", "undoable"),
     }
 )
-"""Columns of this package that describe a row, and are not derived from the values of its resource.
+"""The columns of this package that describe a row and are not derived from the values of its resource.
 
-Any other column of numbers, booleans, strings or bytes may be, and is treated as the values are.
+Any other column of numbers, booleans, strings or bytes may be derived from the values. Such a column is treated in the
+same way as the values.
 """
 _SAME_SCALE = re.compile(r"(value|first|last|min|max|mean|time_weighted_mean|median|a|b|difference|increase)(_.*)?")
-"""Columns of numbers in the unit of the resource, or of their differences; not sums, rates or powers of them."""
+"""The columns of numbers that are in the unit of the resource, or are differences of such numbers.
+
+Sums, rates and powers are not included.
+"""
 _LEADING_PATH = re.compile(r"(?:.* )?((?:/\d+)+)")
 _DECLARED_WORD = "value"
 _BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
@@ -208,7 +215,7 @@ _BY_RESOURCE: Mapping[tuple[int | None, int], PersonalResource] = {
 
 
 def word_of_column(name: object) -> str | None:
-    """Return the beginning of the pseudonyms of a column; ``None`` if the column is not personal as a whole."""
+    """Return the prefix of the pseudonyms of a column, or ``None`` if the column is not personal as a whole."""
     for column in PERSONAL_COLUMNS:
         if str(name).startswith(column.column):
             return column.word
@@ -216,12 +223,15 @@ def word_of_column(name: object) -> str | None:
 
 
 def is_value_column(name: object) -> bool:
-    """Return whether a column has values of the resource in the column ``path``."""
+    """Return whether a column has the values of the resource in the column ``path``."""
     return name in _STATISTICS or bool(_VALUE_COLUMN.fullmatch(str(name)))
 
 
 def is_known_text(name: object) -> bool:
-    """Return whether the meaning of a column's strings is known; if so, they are not replaced completely."""
+    """Return whether the meaning of the strings in a column is known.
+
+    Such strings are not replaced completely.
+    """
     own = str(name).removesuffix(_JOINED)
     return own in _KNOWN_TEXTS or own in NOT_VALUES or is_value_column(own)
 
@@ -229,15 +239,16 @@ def is_known_text(name: object) -> bool:
 def has_scale_of_values(name: object) -> bool:
     """Return whether the numbers of a column have the scale of its resource.
 
-    If so, they are rounded like its values.
+    Such numbers are rounded in the same way as the values.
     """
     return bool(_VALUE_COLUMN.fullmatch(str(name)) or _SAME_SCALE.fullmatch(str(name)))
 
 
 def path_of_column(name: object) -> str | None:
-    """Return the path of the resource whose values a column of a wide table has; ``None`` for any other column.
+    """Return the path of the resource whose values are in a column of a wide table.
 
-    The name of such a column is a path or a label, or both, and may end with the suffix of a join.
+    The result is ``None`` for any other column. The name of a column of values is a path, a label, or both, and may end
+    with the suffix of a join.
     """
     if found := _LEADING_PATH.match(str(name)):
         return found[1]
@@ -250,7 +261,7 @@ def path_of_column(name: object) -> str | None:
 
 
 def is_path(text: object) -> bool:
-    """Return whether a string is the path of a resource, an object or an instance."""
+    """Return whether a string is the path of a resource, an object or an object instance."""
     try:
         parse_path(str(text))
     except ValueError:
@@ -259,7 +270,7 @@ def is_path(text: object) -> bool:
 
 
 def treatment_of(path: str) -> Treatment | None:
-    """Return the treatment of the values of a resource; ``None`` if they stay.
+    """Return the treatment of the values of a resource, or ``None`` if the values stay unchanged.
 
     The declaration of a registered object has precedence over the resources listed here. The strings of a resource
     without a declaration are treated as identifiers.

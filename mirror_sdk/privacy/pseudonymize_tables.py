@@ -26,23 +26,26 @@ Table = TypeVar("Table", bound="pd.DataFrame | pl.DataFrame | ArrowTable")
 def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) -> Table:
     """Replace personal data in a table of pandas, Arrow or Polars with pseudonyms.
 
-    ``mirror help privacy`` lists which data are personal, how each is replaced, and what is not covered. The rows,
-    their order, the columns and their types stay the same. The original table does not change.
+    ``mirror help privacy`` lists which data are personal, how they are replaced, and what is not covered. The rows,
+    their order, the columns and the column types stay the same. The original table does not change.
 
     Args:
-        table: Any table of this package, or one derived from it.
-        key: A secret string or bytes, of at least 16 bytes. Equal strings have equal pseudonyms in all tables with the
-            same key. Without the key no one can reverse them, but anyone with the key can test guessed names.
-        also: More strings to search for in the remaining strings, such as names of devices that this table lacks.
+        table: Any table of this package, or a table derived from it.
+        key: A secret string or bytes object of at least 16 bytes. Equal strings have equal pseudonyms in all tables
+            with the same key. Without the key, no one can reverse the pseudonyms, but anyone with the key can test
+            guessed names.
+        also: Additional personal strings, such as names of devices that are not in this table. Strings of the table
+            that contain them are replaced.
 
     Returns:
-        A new table. Its metadata (``attrs["mirror"]``, schema metadata for Arrow, none for Polars) have a report in
-        ``pseudonymized``: how many cells of each column and resource were replaced, and how.
+        A new table. A report is in ``pseudonymized`` of its metadata, which are in ``attrs["mirror"]`` for pandas and
+        in the schema for Arrow. Polars has no metadata. The report contains how many cells of each column and resource
+        were replaced, and how.
 
     Raises:
         TypeError: ``table`` is not a table.
-        InvalidValue: The key is missing or too short, the table has pseudonyms already, or it has values but no column
-            with their paths.
+        InvalidValue: The key is missing or too short, the table is already pseudonymized, or it has values but no
+            column with their paths.
 
     >>> from mirror_sdk.privacy import pseudonymize
     >>> key = "qT4m-x8Wz-2bKd-7RfL"
@@ -66,10 +69,7 @@ def pseudonymize(table: Table, key: str | bytes, *, also: Iterable[str] = ()) ->
 
 
 def _is_frame_of(package: str, table: object) -> bool:
-    """Return whether an object is a frame of a package.
-
-    If the package is not loaded, the table cannot be a frame of this package.
-    """
+    """Return whether an object is a DataFrame of a package. If the package is not loaded, the result is false."""
     frame_type = getattr(sys.modules.get(package), "DataFrame", None)
     return frame_type is not None and isinstance(table, frame_type)
 
@@ -78,7 +78,7 @@ def _of_arrow(table: pa.Table, pseudonymizer: Pseudonymizer) -> ArrowTable:
     metadata = metadata_of_table(table)
     pseudonymizer.check_metadata(metadata)
     columns = [replaced(*one) for one in zip(table.columns, _replaced_cells(table, pseudonymizer), strict=True)]
-    # Other metadata of the schema and its columns are left out: they may contain anything.
+    # Other metadata of the schema and its columns are omitted, because they may contain anything.
     names = [pseudonymizer.column_name(name) for name in table.column_names]
     result: ArrowTable = with_metadata(pa.Table.from_arrays(columns, names), pseudonymizer.metadata(metadata))
     return result

@@ -1,4 +1,4 @@
-"""Replaces personal data in the columns of one table, whichever library holds them."""
+"""The replacement of personal data in the columns of one table, independently of the library of the table."""
 
 from __future__ import annotations
 
@@ -37,12 +37,15 @@ REPORT = "pseudonymized"
 _UNCHANGED_METADATA = (
     *("taken_at", "devices", "complete", "one_instant", "begin", "end", "oldest_at", "seq", "position", "rows"),
 )
-"""The metadata that identify no device and no person."""
+"""The metadata that do not identify any device or person."""
 _FIXED = [field.name for field in (*STATE_SCHEMA, *EVENTS_SCHEMA, *HISTORY_SCHEMA) if categories_of(field)]
 _OWN_WORDS = frozenset({"path", "label", "method", "kind", "decision", "check", "state", *_FIXED})
-"""Columns whose strings are words of this package. A device may have such a word as its name."""
+"""The columns whose strings are words of this package. A device may have such a word as its name."""
 _SHORTEST_WITHIN = 4
-"""The fewest characters of a name that is searched within other strings. A shorter one must equal the whole string."""
+"""The minimum length of a name that is searched for within other strings.
+
+A shorter name must equal the complete string.
+"""
 _DEVICE = "device"
 """A column that :meth:`mirror_sdk.MirrorClient.plan` accepts for ids or endpoint names."""
 _DECIMALS = 1
@@ -51,12 +54,12 @@ _MOST_DEGREES = 360
 
 @dataclass(slots=True)
 class Column:
-    """A column, or a level of an index.
+    """A column of a table, or a level of an index.
 
     Attributes:
-        name: The name of the column. ``None`` if it has no name.
-        cells: Its cells.
-        path: The resource whose values it has, for a column of a wide table.
+        name: The name of the column; ``None`` if it has no name.
+        cells: The cells of the column.
+        path: The path of the resource whose values are in the column, for a column of a wide table.
     """
 
     name: object
@@ -65,19 +68,22 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The name for the report. The name of a column of a wide table may contain a device, so its path is used."""
+        """The name for the report.
+
+        It is the path for a column of a wide table, because the name of such a column may contain a device.
+        """
         return self.path or str(self.name)
 
 
 class Pseudonymizer:
-    """Replaces the personal data in the columns of one table, and counts the replacements.
+    """The replacement of personal data in the columns of one table. The replacements are counted.
 
     Args:
         key: The key of the pseudonyms.
-        also: More strings to search for in the remaining strings.
+        also: Additional strings to search for in the remaining strings.
 
     Raises:
-        InvalidValue: The key is too short, or not a string or bytes.
+        InvalidValue: The key is too short, or is neither a string nor bytes.
     """
 
     def __init__(self, key: str | bytes, also: Iterable[str]) -> None:
@@ -94,7 +100,7 @@ class Pseudonymizer:
         """Replace the personal data in all columns of a table.
 
         Raises:
-            InvalidValue: There are values without a column of their paths, or a column has lists.
+            InvalidValue: There are values without a column of their paths, or a column contains lists.
         """
         _check_plain(columns)
         paths = {str(column.name): column.cells for column in columns if _has_paths(column)}
@@ -112,7 +118,8 @@ class Pseudonymizer:
                     unchanged.append((column, None))
             elif column.name in _OWN_WORDS or column.name in paths:
                 if column.name not in _FIXED:
-                    # The texts stay. Texts of rows that were removed may still be stored with the column.
+                    # The strings stay unchanged. The column is still rewritten, because it may store strings of rows
+                    # that were removed.
                     column.cells.replace(lambda value: value)
             elif column.name in NOT_VALUES or column.cells.is_temporal:
                 if column.cells.has_texts:
@@ -121,26 +128,27 @@ class Pseudonymizer:
                 unknown.append((column, self._replace_values(column, paths)))
             else:
                 unchanged.append((column, self._replace_values(column, paths)))
-        # First the words such as labels: they may occur in an unknown column too.
+        # Words such as labels come first, because they may occur in an unknown column too.
         self._replace_leaks(words)
         for column, rows in unknown:
             self._replace_unknown(column, rows)
         self._replace_leaks(unchanged)
 
     def replacement(self, word: str) -> Replace:
-        """Return a function that replaces strings and numbers by pseudonyms that begin with a word."""
+        """Return a function that replaces strings and numbers with pseudonyms. The pseudonyms begin with ``word``."""
 
         def replace(original: Any) -> Any:
-            # pandas turns a name such as 0012 into a number.
+            # pandas converts a name such as 0012 to a number.
             is_text = isinstance(original, str | bytes)
             return self._text(word, word, original) if is_text else self._number(word, original)
 
         return replace
 
     def replacement_of_unknown(self, name: object) -> Replace:
-        """Return a function for a column that may contain any strings.
+        """Return the function that replaces values of a column that may contain any strings.
 
-        Ids get the pseudonyms of ids, other strings of a column ``device`` those of names. Other values stay.
+        Ids get the pseudonyms of ids. Other strings of a column ``device`` get the pseudonyms of names. All other
+        values stay unchanged.
         """
         word = "name" if name == _DEVICE else "text"
 
@@ -153,14 +161,17 @@ class Pseudonymizer:
         return replace
 
     def column_name(self, name: Any) -> Any:
-        """Return the name of a column; a pseudonym if it is an id, or contains a string that was replaced elsewhere."""
+        """Return the name of a column.
+
+        It is a pseudonym if the name is an id, or if it contains a string that was replaced elsewhere.
+        """
         if _is_id(name):
             return self._text("device", "device", name)
         leaks = isinstance(name, str) and self._leaks([name])
         return self._text("text", "text", name) if leaks else name
 
     def metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata of a table without personal data, and with the report of the replacements."""
+        """Return the metadata of a table without personal data, but with the report of the replacements."""
         unchanged = {name: metadata[name] for name in _UNCHANGED_METADATA if name in metadata}
         servers = [one for one in str(metadata.get("server") or "").split(", ") if one]
         if "server" in metadata:
@@ -171,19 +182,21 @@ class Pseudonymizer:
         """Check the metadata of a table before anything is replaced.
 
         Raises:
-            InvalidValue: The table has pseudonyms already.
+            InvalidValue: The table is already pseudonymized.
         """
         if REPORT in metadata:
             raise InvalidValue("the table has pseudonyms already; use the original table")
-        # A requested device may have no row here, and its id may still be in a string.
+        # A requested device may have no row in the table, but its id may still occur in a string.
         selection = metadata.get("selection") or {}
         self._originals.update(map(str, selection.get("device_ids") or ()))
 
     def _replace_values(self, column: Column, paths: Mapping[str, Cells]) -> Rows | None:
-        """Replace personal values of resources in a column; return the rows left, ``None`` for all.
+        """Replace the personal values of resources in a column.
+
+        Return the rows that were not replaced, or ``None`` for all rows.
 
         Raises:
-            InvalidValue: The column has values, and no column has their paths.
+            InvalidValue: The column has values, but no column has their paths.
         """
         if not paths and is_value_column(column.name):
             raise InvalidValue(
@@ -210,7 +223,7 @@ class Pseudonymizer:
         if count := column.cells.count(rows):
             self._add_report(column, treatment.resource, treatment.how or "undeclared", count)
             if treatment.how is Personal.PLACE and not (column.path or has_scale_of_values(column.name)):
-                # Rounding hides nothing on another scale, such as millionths of degrees.
+                # On another scale, such as millionths of degrees, rounding does not hide anything.
                 treatment = treatment._replace(how=Personal.HIDDEN)
             column.cells.replace(partial(self._value, treatment), rows)
 
@@ -224,7 +237,10 @@ class Pseudonymizer:
         return original if treatment.how is None else self._number(treatment.resource, original)
 
     def _number(self, kind: str, original: Any) -> float | None:
-        """Return the pseudonym of a number; ``None`` for anything else, also for a boolean, which has two values."""
+        """Return the pseudonym of a number.
+
+        The result is ``None`` for any other value, including a boolean, which has only two values.
+        """
         if not _is_number(original):
             return None
         pseudonym = self._pseudonyms.number(kind, original)
@@ -238,21 +254,22 @@ class Pseudonymizer:
         return pseudonym
 
     def _replace_leaks(self, columns: Sequence[tuple[Column, Rows | None]]) -> None:
-        """Replace the strings that stayed and contain a string that was replaced elsewhere."""
+        """Replace the strings that were not replaced yet but contain a string that was replaced elsewhere."""
         for column, rows in columns:
             texts = {value: _as_text(value) for value in column.cells.values(rows) if isinstance(value, str | bytes)}
             leaks = self._leaks(texts.values())
             found = {value: self._text("text", "text", value) for value, text in texts.items() if text in leaks}
             if found:
                 self._add_report(column, None, "within", len(found))
-            # Also if nothing was found: texts of rows that were removed may still be stored with a text column.
+            # The column is rewritten even if nothing was found, because it may still store strings of rows that were
+            # removed.
             if column.cells.has_texts:
                 column.cells.replace(partial(_replaced, found), rows)
 
     def _leaks(self, texts: Iterable[str]) -> set[str]:
-        """Return the strings that are ids, or contain a string that was replaced."""
+        """Return the strings that are ids or contain a string that was replaced."""
         if len(self._originals) != self._indexed_count:
-            # Originals are only ever added.
+            # Originals are only added and never removed.
             self._lengths, self._indexed_count = _lengths_by_beginning(self._originals), len(self._originals)
         lengths = self._lengths
         return {
@@ -275,7 +292,7 @@ def _check_plain(columns: Sequence[Column]) -> None:
 
 
 def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
-    """Return the lengths of the words, by their first few characters."""
+    """Return the lengths of the words, grouped by their first few characters."""
     lengths: dict[str, set[int]] = {}
     for word in words:
         if len(word) >= _SHORTEST_WITHIN:
@@ -284,7 +301,10 @@ def _lengths_by_beginning(words: Iterable[str]) -> dict[str, set[int]]:
 
 
 def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, AbstractSet[int]]) -> bool:
-    """Return whether one of the words occurs in a string. The time depends on the length of the text, not on them."""
+    """Return whether any of the words occurs in a string.
+
+    The time depends on the length of the string and not on the number of words.
+    """
     return any(
         text[begin : begin + length] in words
         for begin in range(len(text) - _SHORTEST_WITHIN + 1)
@@ -293,7 +313,7 @@ def _occurs_in(text: str, words: AbstractSet[str], lengths: Mapping[str, Abstrac
 
 
 def _has_paths(column: Column) -> bool:
-    """Return whether a column has the resource paths of the rows, under any name."""
+    """Return whether a column, under any name, contains the resource paths of the rows."""
     if column.name == "path" or not column.cells.has_texts or is_value_column(column.name):
         return column.name == "path"
     values = column.cells.values()
@@ -303,7 +323,7 @@ def _has_paths(column: Column) -> bool:
 def _paths_of(column: Column, paths: Mapping[str, Cells]) -> list[Cells]:
     """Return the columns with the paths of a column's values.
 
-    After a join, this is the column with the same suffix; otherwise all such columns.
+    After a join, it is the column with the same suffix, or else all columns of paths.
     """
     suffixes = {name: name.removeprefix("path") for name in paths if name.startswith("path") and name != "path"}
     own = [paths[name] for name, suffix in suffixes.items() if str(column.name).endswith(suffix)]
@@ -323,7 +343,7 @@ def _replaced(found: Mapping[Any, Any], value: Any) -> Any:
 
 
 def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
-    """Return the paths that occur, by their treatment."""
+    """Return the paths that occur, grouped by treatment."""
     found: dict[Treatment, list[str]] = {}
     for path in paths.values():
         if (treatment := treatment_of(path)) is not None:
@@ -332,14 +352,17 @@ def _treatments(paths: Cells) -> dict[Treatment, list[str]]:
 
 
 def _coarse(original: Any) -> Any:
-    """Return a coordinate in tenths of degrees, in its former type; ``None`` if it is not a number of degrees."""
+    """Return a coordinate rounded to tenths of degrees, in its former type.
+
+    The result is ``None`` if the value is not a number of degrees.
+    """
     if not (isinstance(original, str | bytes) or _is_number(original)):
         return None
     try:
         degrees = round(float(original), _DECIMALS)
     except (ValueError, OverflowError):
         return None
-    # The number is not in degrees, so that rounding would hide nothing.
+    # The number is not in degrees, so rounding would not hide anything.
     if abs(degrees) > _MOST_DEGREES:
         return None
     if isinstance(original, str | bytes):

@@ -1,4 +1,7 @@
-"""Pseudonyms with a key: equal strings have equal pseudonyms, which cannot be reversed without the key."""
+"""Pseudonyms that are computed with a key.
+
+Equal strings have equal pseudonyms, which cannot be reversed without the key.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,22 @@ from mirror_sdk.errors import InvalidValue
 
 SHORTEST_KEY_BYTES = 16
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Without letters that look like digits or like each other."""
+"""The digits of pseudonyms, without letters that look like digits or like each other."""
 _LENGTH = 12
 _NUMBER_BITS = 48
-"""So that a number stays the same as a 64-bit float."""
+"""The number of bits of a pseudonym of a number. It is small enough for a 64-bit float to store the number exactly."""
 
 
 class Pseudonyms:
-    """Creates pseudonyms with HMAC-SHA-256. Neither the key nor the original strings are visible in it.
+    """A generator of pseudonyms with HMAC-SHA-256.
+
+    Its string form does not reveal the key or the original strings.
 
     Args:
-        key: A string or bytes, of at least 16 bytes.
+        key: A string or bytes object of at least 16 bytes.
 
     Raises:
-        InvalidValue: The key has another type, or is shorter.
+        InvalidValue: The key has the wrong type, or it is too short.
     """
 
     def __init__(self, key: str | bytes) -> None:
@@ -43,19 +48,22 @@ class Pseudonyms:
         raise TypeError("Pseudonyms cannot be pickled, because of the key; create them again from the key")
 
     def text(self, kind: str, word: str, original: str | bytes) -> str:
-        """Return the pseudonym of a string: a word and twelve digits and letters, however long the text is."""
+        """Return the pseudonym of a string, which consists of a word and twelve digits and letters.
+
+        Its length does not depend on the length of the string.
+        """
         # Twelve digits of 5 bits each use 60 of these 64 bits.
         number = int.from_bytes(self._digest(kind, original)[:8], "big")
         return f"{word}-{''.join(_DIGITS[(number >> 5 * digit) & 31] for digit in range(_LENGTH))}"
 
     def number(self, kind: str, original: float) -> int:
-        """Return the pseudonym of a number: a whole number below 2**48."""
-        # Adding 0.0 makes -0.0 the number that it is equal to.
+        """Return the pseudonym of a number, which is an integer below 2**48."""
+        # Adding 0.0 converts -0.0 to 0.0, to which it is equal.
         return int.from_bytes(self._digest(kind, repr(float(original) + 0.0))[: _NUMBER_BITS // 8], "big")
 
     def _digest(self, kind: str, original: str | bytes) -> bytes:
         mac = self._mac.copy()
-        # A zero byte ends the kind; no kind contains one.
+        # A zero byte ends the kind. No kind contains a zero byte.
         mac.update(kind.encode() + b"\0")
         mac.update(original.encode(errors="surrogatepass") if isinstance(original, str) else original)
         return mac.digest()

@@ -1,4 +1,4 @@
-"""Recordings: the notification log in a folder of Parquet files, with an audit of its completeness."""
+"""Recordings, which store the notification log in a folder of Parquet files and check that it is complete."""
 
 import mirror_sdk.frames  # noqa: F401 - first, as it says what to install where pandas is missing
 from mirror_sdk.history.changes import CHANGES_SCHEMA

@@ -1,4 +1,4 @@
-"""Records the notification log in a separate task. A thread writes the files."""
+"""A recorder that records the notification log in a separate task. A thread writes the files."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _RULES_LEFT = "rules that were added for a recording still exist; the next recor
 
 
 class AsyncRecorder:
-    """A recording in progress: a task writes the notification log into a folder until you stop it.
+    """A recording in progress, in which a task writes the notification log into a folder until you stop it.
 
-    ``client.record`` starts it. Use it in an ``async with`` statement, which stops it at the end, or call :meth:`stop`.
-    When it ends, the recorder removes the subscription rules that it added.
+    ``client.record`` starts the recording. Use it in an ``async with`` statement, which stops it at the end, or call
+    :meth:`stop`. When the recording ends, the recorder removes the subscription rules that it added.
 
-    The recorder reconnects if the connection fails. Any other failure ends the recording and is logged. ``failure``
-    contains it, and :meth:`stop` or the end of the ``with`` statement raises it. The events written until then remain.
+    The recorder reconnects if the connection fails. Any other failure is logged and ends the recording. ``failure``
+    contains the error, and :meth:`stop` or the end of the ``with`` statement raises it. The events that were written
+    before the failure remain.
 
-    After a fork, the copy in the child process is stopped, and only the parent continues to write.
+    After a fork, the copy in the child process is stopped, and only the parent process continues to write.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class AsyncRecorder:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the recording."""
         return self._writer.folder.path
 
     @property
@@ -96,23 +97,23 @@ class AsyncRecorder:
 
     @property
     def uncovered(self) -> str | None:
-        """The warning about paths without a subscription at the start; ``None`` if all were subscribed."""
+        """The warning about paths without a subscription at the start, or ``None`` if all paths were subscribed."""
         return self._writer.uncovered
 
     @property
     def is_running(self) -> bool:
-        """Whether it is recording."""
+        """Whether the recorder is recording."""
         return self.failure is None and self._worker.is_running
 
     @property
     def recording(self) -> Recording:
-        """The recording with the events so far."""
+        """The recording with the events written so far."""
         return Recording(self.path)
 
     def audit(self) -> Audit:
         """Check whether the recording is complete.
 
-        It reads all files and blocks the loop. Call it in a thread if the recording is large.
+        This reads all files and blocks the event loop. If the recording is large, call it in a thread.
 
         >>> async with await client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -122,13 +123,13 @@ class AsyncRecorder:
         return self.recording.audit()
 
     async def stop(self) -> None:
-        """Stop recording, after writing everything that the log contains at the time of the call.
+        """Stop recording after everything that the log contains at the time of the call was written.
 
-        If the service is unreachable, the next recorder with the same folder reads the rest and removes the rules that
-        this one added.
+        If the service is unreachable, the next recorder with the same folder reads the rest of the log. It also removes
+        the rules that this recorder added.
 
         Raises:
-            Exception: The failure that ended the recording earlier; it is raised once.
+            Exception: The failure that ended the recording earlier. It is raised only once.
             OSError: The remaining events could not be written.
 
         >>> recorder = await client.record(folder / "run.parquet")
@@ -162,30 +163,29 @@ class AsyncRecorder:
                 await self._record_batch()
         except Exception as error:
             if self._worker.is_stopped and isinstance(error, MirrorError):
-                # Closing a client fails its open poll. After a stop this is expected.
+                # Closing a client makes its open poll fail. After a stop, this is expected.
                 return
             _log.exception("a recording ended")
             self.failure = self._unraised = error
-            # If the disk is full, finalizing fails too. The events are in the journal.
+            # If the disk is full, finalizing fails too. In this case, the events are still in the journal.
             with suppress(OSError), self._worker.step:
                 await self._release()
 
     def _raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise the failure that ended the recording, unless it was raised before or there is another error."""
+        """Raise the failure that ended the recording, unless it was raised earlier or another error is being raised."""
         failure, self._unraised = self._unraised, None
         if failure is not None and error is None:
             raise failure
 
     async def _record_batch(self) -> None:
         after = self._reader.position
-        # A poll ends in time for the journal that has to be finalized next.
+        # The poll ends in time to finalize the journal when that is due.
         batch = await self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
-            # stop() reads the rest of the log itself, from the position in the folder.
+            # stop() itself reads the rest of the log, from the position in the folder.
             if self._worker.is_stopped:
                 return
-            # While the service is unreachable, the events in the journal still have to become visible to other
-            # programs.
+            # Even while the service is unreachable, the events in the journal must become visible to other programs.
             if self._reader.last_failure is not None:
                 await finish(self._writer.folder.finalize_when_due)
                 return
@@ -195,7 +195,7 @@ class AsyncRecorder:
 
     async def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
-        # Only up to the end at this moment, because new entries may arrive as fast as they are read.
+        # Read only up to the current end, because new entries may arrive as fast as they are read.
         await end.go_to_end()
         await finish(self._writer.write_end, end.position, end.served_at)
         while reader.position is not None and end.position is not None and reader.position < end.position:
@@ -208,7 +208,7 @@ class AsyncRecorder:
             await finish(self._writer.write_state, await self._read_state(None))
 
     async def _renew_state(self) -> None:
-        """Fetch the state of the devices again after log entries were lost."""
+        """Fetch the state of the devices again after a loss of log entries."""
         try:
             state = await self._read_state(None)
         except MirrorError:
@@ -231,12 +231,14 @@ async def start_recording(
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> AsyncRecorder:
-    """Start a recorder that continues at the end of the recording, or starts at the current end of the log.
+    """Start a recorder that continues at the end of the recording.
+
+    In a new folder, it starts at the current end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        InvalidValue: See :class:`RecordingWriter`.
+        InvalidValue: The arguments or the folder are not valid; see :class:`RecordingWriter`.
     """
     made: list[RecordingWriter] = []
     try:
@@ -246,12 +248,12 @@ async def start_recording(
         if not reader.has_position:
             await reader.go_to_end(math.inf if deadline is None else deadline)
         await run(rules.start(writer.folder), deadline)
-        # The state is read after the position, so that no change is missed between them.
+        # The state is read after the position, so that no change between the two reads is missed.
         state = await read_state(deadline)
         await finish(writer.start, reader.position, reader.served_at, state)
         writer.warn_of_uncovered(await run(rules.uncovered(state), deadline))
     except BaseException:
-        # Also after a cancellation, since the folder would stay locked.
+        # This also runs after a cancellation, because the folder would otherwise stay locked.
         for writer in made:
             await _release(writer.folder, run, rules)
         raise
@@ -261,7 +263,7 @@ async def start_recording(
 async def _release(
     folder: RecordingFolder, run: Callable[[Flow[Any], Deadline | None], Awaitable[Any]], rules: RecordingRules
 ) -> None:
-    """Remove the rules that were added, and release the folder."""
+    """Remove the rules that the recorder added, and release the folder."""
     try:
         if folder.is_open:
             await run(rules.end(folder), None)

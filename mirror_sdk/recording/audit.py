@@ -1,4 +1,4 @@
-"""Checks whether a recording is complete."""
+"""The check whether a recording is complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from mirror_sdk.wire.model import JsonForm, write_timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingGap(JsonForm):
-    """A missing range of the log, by the numbers of its entries; ``None`` if a number is unknown."""
+    """A missing range of the log, given by the numbers of its entries.
+
+    A number is ``None`` if it is unknown.
+    """
 
     first_seq: int | None
     last_seq: int | None
@@ -28,22 +31,22 @@ class RecordingGap(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """The range of the log that a recording covers, and what is missing.
+    """The range of the log that a recording covers, and the parts of it that are missing.
 
-    Times come from the service's clock, and are ``None`` if the service did not send them.
+    Times come from the clock of the service. They are ``None`` if the service did not send them.
 
     Attributes:
         complete: Whether every entry of the log from the first to the last one was read.
         from_at: The time at which the recording started.
         until_at: The time up to which nothing is missing.
-        after_seq: The number of the log entry after which it started; ``None`` for an empty recording.
+        after_seq: The number of the log entry after which the recording started; ``None`` for an empty recording.
         last_seq: The number of the last entry that was read.
-        events: The number of events, each counted once.
+        events: The number of events. An event that was recorded more than once counts once.
         duplicates: The number of events that were recorded more than once.
         gaps: The missing ranges.
         finalized_events: The number of events in finalized files, which any program that reads Parquet can read. A
-            recorder finalizes files every few minutes and when it stops. If the recorder was killed,
-            :meth:`Recording.finalize` completes the files. :class:`Recording` itself also reads the other events.
+            recorder finalizes files every few minutes and when it stops. If a recorder was killed, call
+            :meth:`Recording.finalize`. :class:`Recording` itself also reads the events that are not in finalized files.
         finalized_until_at: The time up to which the finalized files cover the log.
     """
 
@@ -97,9 +100,9 @@ def audit(content: RecordingContent) -> Audit:
                 RecordingGap(first_seq=before.seq + 1, last_seq=after.after, reason="nothing was recorded then")
             )
         elif after.after < before.seq:
-            # The log was reset, and its numbers started again.
+            # The log was reset, so its numbers restarted.
             restarts += 1
-    # The numbers of a reset log may have caught up with the old ones. Then only the gap shows the reset.
+    # The numbers of a reset log may have caught up with the old ones. In this case, only the gap shows the reset.
     restarts = max(restarts, sum(one["first_seq"] is None for one in lost))
     gaps += [RecordingGap(first_seq=None, last_seq=None, reason="the log was reset")] * restarts
     return Audit(

@@ -1,16 +1,16 @@
 """The names of the files of a recording.
 
-The folder contains ``part-000001.parquet``, ``part-000002.parquet`` and so on. These finalized files have one schema,
-and there is nothing else, since Polars rejects a folder with any other file. Next to it is the sidecar folder, which is
-called ``_run.parquet.mirror`` for ``run.parquet``. Arrow, pandas and Dask skip it when they read the parent folder, and
-no name in it ends in ``.parquet``:
+The folder contains the finalized files ``part-000001.parquet``, ``part-000002.parquet`` and so on, which have the same
+schema. It contains nothing else, because Polars rejects a folder with any other file. The sidecar folder is next to it
+and is called ``_run.parquet.mirror`` for ``run.parquet``. Because of the underscore, Arrow, pandas and Dask skip it
+when they read the parent folder. No file name in the sidecar folder ends with ``.parquet``:
 
-- ``recording.json`` contains the settings;
-- ``journal-000002.arrows`` is being written: an Arrow stream whose cut-off end is ignored;
-- ``state-000001.pq`` is a state table to start from;
+- ``recording.json`` contains the settings of the recording;
+- ``journal-000002.arrows`` is the file that is being written: an Arrow stream, whose incomplete end is ignored;
+- ``state-000001.pq`` is a state table, on which later events build;
 - ``rules.json`` lists the rules that are removed when the recording ends;
-- ``unfinished`` is renamed to one of the others when it is complete;
-- ``lock`` is held by the recorder.
+- ``unfinished`` is a file that is renamed to one of the other names when it is complete;
+- ``lock`` is the file that the running recorder locks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r"[a-z]+-(\d{6}|[1-9]\d{6,})\.[a-z]+")
 
 
 def sidecar_of(folder: Path) -> Path:
-    """Return the sidecar folder; it is the same for every link to the folder.
+    """Return the sidecar folder. It is the same for every link to the folder.
 
     Raises:
         InvalidValue: The folder is the root of a file system.
@@ -48,7 +48,7 @@ def rules_path(folder: Path) -> Path:
 
 
 def lock_path(folder: Path) -> Path:
-    """Return the path of the lock."""
+    """Return the path of the lock file."""
     return sidecar_of(folder) / "lock"
 
 
@@ -78,7 +78,10 @@ def part_numbers(folder: Path) -> list[int]:
 
 
 def journal_numbers(folder: Path) -> list[int]:
-    """Return the numbers of the journals, in order. One that was just finalized may be among them."""
+    """Return the numbers of the journals, in order.
+
+    A journal that was just finalized may still be included.
+    """
     return _numbers(sidecar_of(folder), "journal-*.arrows")
 
 

@@ -1,4 +1,7 @@
-"""Reads and writes the files of a recording. Each is written completely or not at all."""
+"""Functions that read and write the files of a recording.
+
+Each file is written either completely or not at all.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ STORED_SCHEMA = pa.schema(
         for field in EVENTS_RAW_SCHEMA
     ]
 )
-"""The schema of events with strings instead of categories, which would differ from file to file."""
+"""The schema of events with strings instead of categories, because categories would differ from file to file."""
 
 _WORDS = {field.name: frozenset(categories_of(field)) for field in EVENTS_RAW_SCHEMA if categories_of(field)}
 _MAX_FINALIZED_WHILE_LISTED = 1000
@@ -55,9 +58,10 @@ VERSION: Final = 2
 
 
 class RecordingSettings(BaseModel):
-    """The settings of a recording. A recorder continues a recording only if all of them are the same.
+    """The settings of a recording.
 
-    The ``key`` identifies the access key; finalized files omit it. The ``id`` links a sidecar folder to its recording.
+    A recorder continues a recording only if all settings are the same. ``key`` identifies the access key, and finalized
+    files omit it. ``id`` links a sidecar folder to its recording.
     """
 
     version: Literal[2]
@@ -69,7 +73,7 @@ class RecordingSettings(BaseModel):
 
 
 class _Rules(BaseModel):
-    """The rules that a recorder added to those of an access key."""
+    """The rules that a recorder added to the rules of an access key."""
 
     server: str
     key: str | None
@@ -77,7 +81,7 @@ class _Rules(BaseModel):
 
 
 class FileContent(NamedTuple):
-    """The content of a finalized file or a journal: events, and the spans of the log that they cover."""
+    """The content of a finalized file or a journal: the events, and the spans of the log that they cover."""
 
     events: pa.Table
     spans: list[LogSpan]
@@ -85,18 +89,18 @@ class FileContent(NamedTuple):
 
 
 def read_settings(folder: Path) -> RecordingSettings | None:
-    """Return the settings of the recording in a folder; ``None`` if there is no recording.
+    """Return the settings of the recording in a folder, or ``None`` if the folder does not contain a recording.
 
-    A folder that was copied without its sidecar is a recording. The sidecar of a folder that was removed is not.
+    A folder that was copied without its sidecar is still a recording. A sidecar whose folder was removed is not.
 
     Raises:
-        InvalidValue: The folder contains something else or a recording of another format version, or its sidecar
+        InvalidValue: The folder contains something else or a recording of another format version, or the sidecar
             belongs to another recording.
     """
     numbers = part_numbers(folder)
     if not numbers:
         return None
-    # Every finalized file has the settings. The first one always exists, because it is finalized at once.
+    # Every finalized file has the settings. The first finalized file always exists, because it is written immediately.
     finalized = _finalized_settings(part_path(folder, numbers[0]))
     sidecar = _sidecar_settings(settings_path(folder))
     if finalized is not None and sidecar is not None and finalized.id != sidecar.id:
@@ -130,7 +134,7 @@ def read_rules(folder: Path, settings: RecordingSettings) -> list[Presubscriptio
             " Then compare client.subscriptions.rules.list() with the rules you need, and remove the others with"
             " client.subscriptions.rules.remove()"
         ) from exc
-    # The sidecar of a folder that was removed may have rules of another access key.
+    # If the folder was removed, its sidecar may contain rules of another access key.
     return saved.rules if (saved.server, saved.key) == (settings.server, settings.key) else []
 
 
@@ -145,10 +149,10 @@ def write_rules(folder: Path, settings: RecordingSettings, rules: Sequence[Presu
 
 
 def event_numbers(folder: Path) -> list[int]:
-    """Return the numbers of all files with events, in order, and of some that do not exist.
+    """Return the numbers of all files with events, in order. Some of the numbers may have no file.
 
-    The list of a folder may lack files that are finalized while it is made. Small gaps are therefore filled. A large
-    gap comes from a file that was renamed.
+    Files that are finalized while the folder is listed may be missing from the list. Small gaps in the numbers are
+    therefore filled. A large gap comes from a file that was renamed.
     """
     found = sorted({*journal_numbers(folder), *part_numbers(folder)})
     between = (range(one + 1, other) for one, other in pairwise(found) if other - one <= _MAX_FINALIZED_WHILE_LISTED)
@@ -172,7 +176,7 @@ def read_part(folder: Path, number: int) -> FileContent:
 
 
 def last_span(folder: Path) -> LogSpan | None:
-    """Return the last span that the finalized files cover; ``None`` if they cover nothing.
+    """Return the last span that the finalized files cover, or ``None`` if they cover nothing.
 
     Raises:
         RecordingDamaged: The file with this span is damaged.
@@ -184,14 +188,14 @@ def last_span(folder: Path) -> LogSpan | None:
 
 
 def read_journal(folder: Path, number: int) -> FileContent:
-    """Return the content of a journal without its cut-off end.
+    """Return the content of a journal without an incomplete end.
 
     Raises:
         FileNotFoundError: The journal does not exist.
     """
     tables, spans = [STORED_SCHEMA.empty_table()], []
     with journal_path(folder, number).open("rb") as journal:
-        # A recorder may be writing to the journal at this moment.
+        # A recorder may be writing to the journal at the same time.
         for table, span in _complete_batches(journal):
             tables.append(table)
             spans += span
@@ -199,7 +203,7 @@ def read_journal(folder: Path, number: int) -> FileContent:
 
 
 def read_state(folder: Path, number: int) -> pd.DataFrame:
-    """Return a state table.
+    """Return a stored state table.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -208,7 +212,7 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
     with _undamaged(state_path(folder, number)) as path:
         state = read_parquet(path)
         metadata = state.attrs["mirror"]
-        # Converted only to raise an error for damaged metadata here.
+        # The metadata are converted here only to raise an error if they are damaged.
         pd.Timestamp(metadata["taken_at"]), int(metadata["devices"])
         columns: pd.DataFrame = state[STATE_SCHEMA.names]
         columns.attrs = state.attrs
@@ -216,12 +220,15 @@ def read_state(folder: Path, number: int) -> pd.DataFrame:
 
 
 def read_numbered(folder: Path, number: int) -> FileContent:
-    """Return the content of the file with this number, also while it is finalized; it is empty if it was removed.
+    """Return the content of the file with this number, even while it is being finalized.
+
+    The content is empty if the file was removed.
 
     Raises:
         RecordingDamaged: The finalized file is damaged.
     """
-    # A journal is removed after its finalized file was written. If both are missing, it was finalized in between.
+    # A journal is removed after its finalized file was written. If both were missing, it was finalized between the two
+    # reads.
     for read in (read_part, read_journal, read_part):
         with suppress(FileNotFoundError):
             return read(folder, number)
@@ -234,7 +241,10 @@ def batch_metadata(span: LogSpan | None) -> dict[bytes, bytes]:
 
 
 def finalize(folder: Path, number: int, settings: RecordingSettings) -> None:
-    """Finalize a journal. After an interruption at any moment, either the journal or the finalized file exists."""
+    """Finalize a journal.
+
+    If this is interrupted at any time, either the journal or the finalized file exists.
+    """
     write_part(folder, number, read_journal(folder, number), settings)
     remove_journal(folder, number)
 
@@ -261,14 +271,14 @@ def remove_journal(folder: Path, number: int) -> None:
 
 
 def write_state(folder: Path, state: pd.DataFrame) -> None:
-    """Write one more state table."""
+    """Write another state table."""
     number = max(state_numbers(folder), default=0) + 1
     state.to_parquet(unfinished_path(folder), write_page_checksum=True)
     _finish(folder, state_path(folder, number))
 
 
 def clear_sidecar(folder: Path) -> None:
-    """Remove the files of a recording whose folder was removed, except for its rules."""
+    """Remove the sidecar files of a recording whose folder was removed, except for its rules."""
     settings_path(folder).unlink(missing_ok=True)
     for number in journal_numbers(folder):
         remove_journal(folder, number)
@@ -285,7 +295,7 @@ def _sidecar_settings(path: Path) -> RecordingSettings | None:
 
 
 def _finalized_settings(path: Path) -> RecordingSettings | None:
-    """Return the settings in a finalized file; ``None`` if it is damaged."""
+    """Return the settings in a finalized file, or ``None`` if the file is damaged."""
     try:
         content: bytes = pq.read_schema(path).metadata[_SETTINGS]
     except (pa.ArrowException, OSError, LookupError, TypeError):
@@ -304,7 +314,7 @@ def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """Rename the unfinished file once it is on disk."""
+    """Rename the unfinished file after it was flushed to disk."""
     unfinished = unfinished_path(folder)
     fsync(unfinished)
     try:
@@ -315,7 +325,7 @@ def _finish(folder: Path, target: Path) -> None:
         raise InvalidValue(
             f"{folder} and its parent folder are on different disks; use a subfolder of {folder}"
         ) from exc
-    # The new name is on disk only when the folder is.
+    # The new name is on disk only after the folder was flushed.
     fsync(target.parent)
 
 
@@ -326,19 +336,22 @@ def _complete_batches(journal: BinaryIO) -> Iterator[tuple[pa.Table, list[LogSpa
             coverage = (metadata or {}).get(_COVERAGE)
             yield _checked(pa.Table.from_batches([batch])), [] if coverage is None else read_spans(coverage)
     except (pa.ArrowException, MemoryError, OSError, ValueError):
-        # The end was cut off while it was written. The next recorder reads these entries from the log again.
+        # The end of the journal is incomplete. The next recorder reads these entries from the log again.
         return
 
 
 @contextmanager
 def _undamaged(path: Path) -> Iterator[Path]:
-    """Convert errors in the content of a file to :class:`RecordingDamaged`. Other errors of reading it remain."""
+    """Convert errors in the content of a file to :class:`RecordingDamaged`.
+
+    Other errors that occur when the file is read are not converted.
+    """
     try:
         yield path
     except FileNotFoundError:
         raise
     except OSError as exc:
-        # Arrow reports damage as an OSError without a number.
+        # Arrow reports damage as an OSError without an error number.
         if exc.errno is not None:
             raise
         raise _damaged(path, exc) from exc
@@ -358,7 +371,7 @@ def _checked(table: pa.Table) -> pa.Table:
     """Return the table if it is a valid table of events.
 
     Raises:
-        ValueError: Its columns differ, or contain an invalid word or time.
+        ValueError: The columns of the table differ, or contain an invalid word or time.
     """
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")

@@ -1,4 +1,8 @@
-"""Writes a recording: a journal that survives a kill, and is finalized by size and time."""
+"""Storage of a recording.
+
+Events are appended to a journal, which survives a kill of the process. The journal is finalized when it reaches a size
+or an age.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +30,21 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
 class RecordingFolder:
-    """The folder of a recording, open for writing by one recorder. Journals of a killed recorder are finalized first.
+    """The folder of a recording, which one recorder opens for writing.
+
+    If an earlier recorder was killed, its journals are finalized first.
 
     Args:
-        folder: The folder; it is created if necessary.
+        folder: The path of the folder, which is created if necessary.
         settings: The settings of the recording.
         rotate_bytes: The size in bytes at which a journal is finalized.
-        rotate_seconds: The age in seconds of its oldest event at which a journal is finalized.
-        clock: Returns seconds.
+        rotate_seconds: The age of the oldest event, in seconds, at which a journal is finalized.
+        clock: A function that returns the current time in seconds.
 
     Raises:
         OSError: The folder or its sidecar cannot be written.
-        RecordingDamaged: A file in it is damaged.
-        InvalidValue: It contains something else or another recording, or another recorder is running.
+        RecordingDamaged: A file in the folder is damaged.
+        InvalidValue: The folder contains something else or another recording, or another recorder is running.
 
     Attributes:
         events: The number of events that were written.
@@ -68,9 +74,10 @@ class RecordingFolder:
             file_names.sidecar_of(folder).mkdir(exist_ok=True)
         except OSError as exc:
             raise InvalidValue(f"cannot create {folder}: {exc.strerror}; use a folder where you may write") from exc
-        # Shared by all threads: an asynchronous recorder acquires and releases it in different ones.
+        # The lock is not bound to a thread, because an asynchronous recorder acquires and releases it in different
+        # threads.
         self._lock = FileLock(file_names.lock_path(folder), thread_local=False)
-        # Lock before reading: a running recorder would change the files.
+        # The folder is locked before it is read, because a running recorder would change the files.
         try:
             self._lock.acquire(timeout=0)
         except Timeout as exc:
@@ -90,7 +97,7 @@ class RecordingFolder:
             raise
 
     def _after_fork_in_child(self) -> None:
-        """Leave the files to the parent process: the child does not flush, finalize or unlock them."""
+        """Leave the files to the parent process. The child process does not flush, finalize or unlock them."""
         self._is_forked = True
         # Both processes share the lock and the journal.
         abandon_in_child((self._lock, self._journal))
@@ -105,16 +112,16 @@ class RecordingFolder:
 
     @property
     def position(self) -> int | None:
-        """Number of the last entry that was read from the log; ``None`` in a new recording."""
+        """The number of the last entry that was read from the log; ``None`` in a new recording."""
         return None if self._last is None else self._last.seq
 
     @property
     def covered_until(self) -> datetime | None:
-        """The instant by the service's clock up to which nothing is missing; ``None`` if unknown."""
+        """The time by the service's clock up to which nothing is missing; ``None`` if it is unknown."""
         return None if self._last is None else self._last.until_at
 
     def append(self, events: Iterable[Event], span: LogSpan | None) -> None:
-        """Write events and the span of the log that was read. They are on disk when this returns.
+        """Write events, and the span of the log in which they were read. They are on disk when the method returns.
 
         Raises:
             OSError: The events could not be written.
@@ -126,19 +133,19 @@ class RecordingFolder:
         journal.write_batch(batch, custom_metadata=files.batch_metadata(span))
         file.flush()
         os.fsync(file.fileno())
-        # Only now, so that the position is never ahead of the journal on disk.
+        # The position is updated only now, so that it is never ahead of the journal on disk.
         self.events += batch.num_rows
         if span is not None:
             self._last = span
         if batch.num_rows and self._oldest_at is None:
             self._oldest_at = self._clock()
-        # The first journal is finalized at once, so that readers always find a table.
+        # The first journal is finalized immediately, so that readers always find a table.
         if self._number == 1 or file.tell() >= self._rotate_bytes:
             self.finalize()
         self.finalize_when_due()
 
     def write_state(self, state: pd.DataFrame) -> None:
-        """Write a state table to start from.
+        """Write a state table, on which later events build.
 
         Raises:
             OSError: The file could not be written.
@@ -160,7 +167,8 @@ class RecordingFolder:
         if self._journal is None:
             return
         file, journal = self._journal
-        # Reset first: if finalizing fails, the next recorder does it, and the next write starts another journal.
+        # This is reset first. If finalizing fails, the next recorder does it, and the next write starts another
+        # journal.
         self._journal = self._oldest_at = None
         with file:
             journal.close()
@@ -168,7 +176,7 @@ class RecordingFolder:
 
     @property
     def due_in_seconds(self) -> float:
-        """Seconds until the journal has to be finalized; ``inf`` while it has no event."""
+        """The time until the journal has to be finalized, in seconds. It is ``inf`` while the journal has no events."""
         if self._oldest_at is None:
             return math.inf
         return max(0.0, self._rotate_seconds - (self._clock() - self._oldest_at))
@@ -179,7 +187,7 @@ class RecordingFolder:
             self.finalize()
 
     def close(self) -> None:
-        """Finalize the journal and release the folder. Closing it again does nothing."""
+        """Finalize the journal and release the folder. Further calls do nothing."""
         if self._is_forked:
             return
         try:
@@ -188,7 +196,7 @@ class RecordingFolder:
             self._lock.release()
 
     def _open_journal(self) -> tuple[BinaryIO, pa.RecordBatchStreamWriter]:
-        # Not earlier than the first write, so that a recorder that fails to start leaves the folder empty.
+        # The journal is opened at the first write, so that a recorder that fails to start leaves the folder empty.
         self._number = max(files.event_numbers(self.path), default=0) + 1
         if self._number == 1:
             files.write_settings(self.path, self._settings)
@@ -197,7 +205,7 @@ class RecordingFolder:
         return self._journal
 
     def _with_id(self, old: files.RecordingSettings | None, new: files.RecordingSettings) -> files.RecordingSettings:
-        """Return the settings, with the id of the existing recording."""
+        """Return the new settings with the id of the existing recording."""
         if old is None:
             return new.model_copy(update={"id": uuid.uuid4().hex})
         # The key is unknown if the folder was copied without its sidecar.
@@ -216,7 +224,7 @@ class RecordingFolder:
         files.write_settings(self.path, self._settings)
         for number in file_names.journal_numbers(self.path):
             if file_names.part_path(self.path, number).exists():
-                # The previous recorder was killed between the two steps of finalizing, so the finalized file is
+                # The previous recorder was killed between the two steps of finalizing. The finalized file is therefore
                 # complete.
                 files.remove_journal(self.path, number)
             else:

@@ -1,4 +1,4 @@
-"""The spans of the notification log that a recording covers, each without a gap."""
+"""The spans of the notification log that a recording covers. There is no gap within a span."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pydantic import TypeAdapter
 
 
 class LogSpan(NamedTuple):
-    """All log entries after ``after`` up to ``seq``.
+    """All log entries after the number ``after`` up to the number ``seq``.
 
-    They are everything that happened from one instant to another by the service's clock. The instants are ``None`` if
-    the service did not send the time: the clock of this machine does not show what the log contained.
+    These entries are everything that happened from one time to another by the clock of the service. The times are
+    ``None`` if the service did not send them. The clock of this machine is not used instead, because it does not show
+    what the log contained.
     """
 
     after: int
@@ -26,7 +27,7 @@ _SPANS = TypeAdapter(list[LogSpan])
 
 
 def merge(spans: Iterable[LogSpan]) -> list[LogSpan]:
-    """Return the same coverage in as few spans as possible, in the same order."""
+    """Return the same coverage with as few spans as possible, in the same order."""
     merged: list[LogSpan] = []
     for span in spans:
         if merged and (merged[-1].seq, merged[-1].until_at) == (span.after, span.from_at):
@@ -37,22 +38,22 @@ def merge(spans: Iterable[LogSpan]) -> list[LogSpan]:
 
 
 def is_covered(spans: Sequence[LogSpan], *instants: datetime) -> bool:
-    """Return whether everything from the first of these instants to the last is covered.
+    """Return whether the entire period from the first to the last of these times is covered.
 
-    Entries of the last millisecond may have come after the log was read.
+    Entries of the last millisecond may have arrived after the log was read.
     """
     first, last = min(instants), max(instants)
     known = [(span.from_at, span.until_at) for span in spans if span.from_at and span.until_at]
     around = [from_at for from_at, until_at in known if from_at <= last <= until_at]
-    # If the service's clock was set back, an instant occurs twice.
+    # If the clock of the service was set back, a time occurs twice.
     return len(around) == 1 and around[0] <= first
 
 
 def write_spans(spans: Iterable[LogSpan]) -> bytes:
-    """Return spans in the form of the metadata of a file."""
+    """Return spans in the form that is stored in the metadata of a file."""
     return _SPANS.dump_json(list(spans))
 
 
 def read_spans(content: bytes) -> list[LogSpan]:
-    """Return the spans in the metadata of a file."""
+    """Return the spans that are stored in the metadata of a file."""
     return _SPANS.validate_json(content)

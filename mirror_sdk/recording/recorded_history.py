@@ -1,4 +1,4 @@
-"""Makes the history table of a recording. Log entries that were lost or not read are gaps."""
+"""The history table of a recording. Log entries that were lost or not read appear as gaps."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def history(
     raw: bool,
     server: str,
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the batches of the history table, and its metadata.
+    """Return the batches of the history table and its metadata.
 
     Args:
-        content: The recording.
-        selection: The devices and resources.
-        begin: From this instant on.
-        end: Before this instant.
+        content: The content of the recording.
+        selection: The selected devices and resources.
+        begin: The start of the period, inclusive.
+        end: The end of the period, exclusive.
         limit: The maximum number of rows.
-        raw: Whether the payloads are a column too.
-        server: Address of the service.
+        raw: Whether to add a column with the payloads.
+        server: The address of the service.
 
     Raises:
-        InvalidValue: ``begin`` lies before the recording.
+        InvalidValue: ``begin`` is before the start of the recording.
     """
     spans = content.spans
     from_at = spans[0].from_at if spans else None
@@ -64,11 +64,11 @@ def history(
 
 
 def _between(table: pa.Table, begin: datetime | None, end: datetime | None) -> pa.Table:
-    """Return the rows of an interval, with the gaps that overlap it."""
+    """Return the rows in a period, and the gaps that overlap it."""
     changed_at = table["changed_at"]
     if begin is not None:
         is_gap = pc.equal(table["event"].cast(pa.string()), "gap")
-        # A gap without a known end extends to now.
+        # A gap without a known end extends to the present.
         reaches = pc.fill_null(pc.greater(table["until"], _instant(begin)), True)
         happens = pc.greater_equal(changed_at, _instant(begin))
         table = table.filter(pc.if_else(is_gap, reaches, happens))

@@ -1,5 +1,5 @@
 # Made from async_recorder.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Records the notification log in a separate thread."""
+"""A recorder that records the notification log in a separate thread."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _RULES_LEFT = "rules that were added for a recording still exist; the next recor
 
 
 class Recorder:
-    """A recording in progress: a thread writes the notification log into a folder until you stop it.
+    """A recording in progress, in which a thread writes the notification log into a folder until you stop it.
 
-    ``client.record`` starts it. Use it in a ``with`` statement, which stops it at the end, or call :meth:`stop`. When
-    it ends, the recorder removes the subscription rules that it added.
+    ``client.record`` starts the recording. Use it in a ``with`` statement, which stops it at the end, or call
+    :meth:`stop`. When the recording ends, the recorder removes the subscription rules that it added.
 
-    The recorder reconnects if the connection fails. Any other failure ends the recording and is logged. ``failure``
-    contains it, and :meth:`stop` or the end of the ``with`` statement raises it. The events written until then remain.
+    The recorder reconnects if the connection fails. Any other failure is logged and ends the recording. ``failure``
+    contains the error, and :meth:`stop` or the end of the ``with`` statement raises it. The events that were written
+    before the failure remain.
 
-    After a fork, the copy in the child process is stopped, and only the parent continues to write.
+    After a fork, the copy in the child process is stopped, and only the parent process continues to write.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the recording."""
         return self._writer.folder.path
 
     @property
@@ -96,23 +97,23 @@ class Recorder:
 
     @property
     def uncovered(self) -> str | None:
-        """The warning about paths without a subscription at the start; ``None`` if all were subscribed."""
+        """The warning about paths without a subscription at the start, or ``None`` if all paths were subscribed."""
         return self._writer.uncovered
 
     @property
     def is_running(self) -> bool:
-        """Whether it is recording."""
+        """Whether the recorder is recording."""
         return self.failure is None and self._worker.is_running
 
     @property
     def recording(self) -> Recording:
-        """The recording with the events so far."""
+        """The recording with the events written so far."""
         return Recording(self.path)
 
     def audit(self) -> Audit:
         """Check whether the recording is complete.
 
-        It reads all files.
+        This reads all files.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -122,13 +123,13 @@ class Recorder:
         return self.recording.audit()
 
     def stop(self) -> None:
-        """Stop recording, after writing everything that the log contains at the time of the call.
+        """Stop recording after everything that the log contains at the time of the call was written.
 
-        If the service is unreachable, the next recorder with the same folder reads the rest and removes the rules that
-        this one added.
+        If the service is unreachable, the next recorder with the same folder reads the rest of the log. It also removes
+        the rules that this recorder added.
 
         Raises:
-            Exception: The failure that ended the recording earlier; it is raised once.
+            Exception: The failure that ended the recording earlier. It is raised only once.
             OSError: The remaining events could not be written.
 
         >>> recorder = client.record(folder / "run.parquet")
@@ -160,30 +161,29 @@ class Recorder:
                 self._record_batch()
         except Exception as error:
             if self._worker.is_stopped and isinstance(error, MirrorError):
-                # Closing a client fails its open poll. After a stop this is expected.
+                # Closing a client makes its open poll fail. After a stop, this is expected.
                 return
             _log.exception("a recording ended")
             self.failure = self._unraised = error
-            # If the disk is full, finalizing fails too. The events are in the journal.
+            # If the disk is full, finalizing fails too. In this case, the events are still in the journal.
             with suppress(OSError), self._worker.step:
                 self._release()
 
     def _raise_failure(self, error: BaseException | None = None) -> None:
-        """Raise the failure that ended the recording, unless it was raised before or there is another error."""
+        """Raise the failure that ended the recording, unless it was raised earlier or another error is being raised."""
         failure, self._unraised = self._unraised, None
         if failure is not None and error is None:
             raise failure
 
     def _record_batch(self) -> None:
         after = self._reader.position
-        # A poll ends in time for the journal that has to be finalized next.
+        # The poll ends in time to finalize the journal when that is due.
         batch = self._reader.read(min(DEFAULT_HOLD_SECONDS, self._writer.folder.due_in_seconds))
         with self._worker.step:
-            # stop() reads the rest of the log itself, from the position in the folder.
+            # stop() itself reads the rest of the log, from the position in the folder.
             if self._worker.is_stopped:
                 return
-            # While the service is unreachable, the events in the journal still have to become visible to other
-            # programs.
+            # Even while the service is unreachable, the events in the journal must become visible to other programs.
             if self._reader.last_failure is not None:
                 self._writer.folder.finalize_when_due()
                 return
@@ -193,7 +193,7 @@ class Recorder:
 
     def _catch_up(self) -> None:
         end, reader = self._new_reader(None), self._new_reader(self.position)
-        # Only up to the end at this moment, because new entries may arrive as fast as they are read.
+        # Read only up to the current end, because new entries may arrive as fast as they are read.
         end.go_to_end()
         self._writer.write_end(end.position, end.served_at)
         while reader.position is not None and end.position is not None and reader.position < end.position:
@@ -206,7 +206,7 @@ class Recorder:
             self._writer.write_state(self._read_state(None))
 
     def _renew_state(self) -> None:
-        """Fetch the state of the devices again after log entries were lost."""
+        """Fetch the state of the devices again after a loss of log entries."""
         try:
             state = self._read_state(None)
         except MirrorError:
@@ -229,12 +229,14 @@ def start_recording(
     rules: RecordingRules,
     deadline: Deadline | None,
 ) -> Recorder:
-    """Start a recorder that continues at the end of the recording, or starts at the current end of the log.
+    """Start a recorder that continues at the end of the recording.
+
+    In a new folder, it starts at the current end of the log.
 
     Raises:
         MirrorError: The end of the log or the state could not be read.
         OSError: The recording could not be written.
-        InvalidValue: See :class:`RecordingWriter`.
+        InvalidValue: The arguments or the folder are not valid; see :class:`RecordingWriter`.
     """
     made: list[RecordingWriter] = []
     try:
@@ -244,12 +246,12 @@ def start_recording(
         if not reader.has_position:
             reader.go_to_end(math.inf if deadline is None else deadline)
         run(rules.start(writer.folder), deadline)
-        # The state is read after the position, so that no change is missed between them.
+        # The state is read after the position, so that no change between the two reads is missed.
         state = read_state(deadline)
         writer.start(reader.position, reader.served_at, state)
         writer.warn_of_uncovered(run(rules.uncovered(state), deadline))
     except BaseException:
-        # Also after a cancellation, since the folder would stay locked.
+        # This also runs after a cancellation, because the folder would otherwise stay locked.
         for writer in made:
             _release(writer.folder, run, rules)
         raise
@@ -257,7 +259,7 @@ def start_recording(
 
 
 def _release(folder: RecordingFolder, run: Callable[[Flow[Any], Deadline | None], Any], rules: RecordingRules) -> None:
-    """Remove the rules that were added, and release the folder."""
+    """Remove the rules that the recorder added, and release the folder."""
     try:
         if folder.is_open:
             run(rules.end(folder), None)

@@ -1,4 +1,4 @@
-"""Reads a recording, even while it is being written."""
+"""Access to a recording, even while it is being written."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """A recording in a folder. Every method reads the files again, and so includes the newest events.
+    """A recording in a folder. Every method reads the files again, so its result includes the newest events.
 
-    Every method raises :class:`~mirror_sdk.RecordingDamaged` if a file is damaged; the message names it. If the
+    Every method raises :class:`~mirror_sdk.RecordingDamaged` if a file is damaged. The message names the file. If the
     recording was removed, every method raises ``FileNotFoundError``.
 
     Args:
-        path: The folder, as passed to ``client.record``.
+        path: The path of the folder, as passed to ``client.record``.
 
     Raises:
-        FileNotFoundError: There is no recording.
+        FileNotFoundError: The folder does not contain a recording.
         InvalidValue: The folder contains something else.
     """
 
@@ -72,9 +72,10 @@ class Recording:
         """Return the events table, with each event once; see :func:`mirror_sdk.frames.events_frame`.
 
         Args:
-            raw: Whether there is a column ``value_raw`` with the payloads.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            raw: Whether to add a column ``value_raw`` with the payloads.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
+                ``polars`` for a ``polars.DataFrame``.
 
         Raises:
             InvalidValue: ``tz`` is not a time zone.
@@ -96,7 +97,7 @@ class Recording:
         return convert_tables([to_table(columns, schema)], metadata, as_=as_, tz=tz)
 
     def audit(self) -> Audit:
-        """Check whether the recording is complete. This reads all its files.
+        """Check whether the recording is complete. This reads all files of the recording.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -106,13 +107,13 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Complete the Parquet files after a recorder was killed, so that other programs see all events.
+        """Complete the Parquet files after a recorder was killed, so that other programs can see all events.
 
-        The next recorder with this folder does the same.
+        The next recorder with this folder would do the same.
 
         Raises:
-            OSError: The folder, or the folder next to it (``_run.parquet.mirror``), cannot be written.
-            InvalidValue: A recorder is running; it completes the files itself.
+            OSError: The folder or the sidecar folder next to it (``_run.parquet.mirror``) cannot be written.
+            InvalidValue: A recorder is running. It completes the files itself.
 
         >>> with client.record(folder / "run.parquet") as recorder:
         ...     pass
@@ -159,31 +160,33 @@ class Recording:
         limit: int | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the history table, with a row per event, like :meth:`mirror_sdk.MirrorClient.history`.
+        """Return the history table, with one row per event, like :meth:`mirror_sdk.MirrorClient.history`.
 
-        For the columns, and for what the notification log does not contain, see
-        :func:`mirror_sdk.frames.history_frame`. The table also lacks the gaps of the service itself. Values that this
-        application read have the time of the response instead of the device's time. ``received_at`` comes from the
-        clock of this machine. Parts of the log that were lost or not read are rows with the event ``gap``. A recording
-        made with ``paths`` contains neither registrations nor responses to reads.
+        :func:`mirror_sdk.frames.history_frame` describes the columns, and what the notification log does not contain.
+        The table also lacks the gaps of the service itself. Values that this application read have the time of the
+        response instead of the device's time. ``received_at`` comes from the clock of this machine. Parts of the log
+        that were lost or not read are rows with the event ``gap``. A recording that was made with ``paths`` contains
+        neither registrations nor responses to reads.
 
         Args:
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            begin: Only events at this instant or later: a datetime with its time zone, a string, or how long before the
-                end of the recording (``"2h"``); ``None`` for everything.
-            end: Only events before this instant; ``None`` for everything.
-            raw: Whether to add the payloads as a column.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: The maximum number of rows, from the start; ``None`` for all.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.
+            paths: Path patterns, such as ``/3303/*``. ``None`` selects every resource.
+            begin: The start of the period: a datetime with a time zone, a string, or the time before the end of the
+                recording (``"2h"``). Events at this time are included. ``None`` means no limit.
+            end: The end of the period, in the same forms. Events at this time are not included. ``None`` means no
+                limit.
+            raw: Whether to add a column with the payloads.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            limit: The maximum number of rows, from the start of the table. ``None`` means no limit.
+            as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
+                ``polars`` for a ``polars.DataFrame``.
 
         Returns:
-            The table. ``attrs["mirror"]["complete"]`` is true only if nothing can be missing.
+            The history table. ``attrs["mirror"]["complete"]`` is true only if nothing can be missing.
 
         Raises:
-            InvalidValue: An instant is naive, ``begin`` lies before the recording or after ``end``, the recording does
-                not contain a device, or a pattern, ``limit`` or ``tz`` is not valid.
+            InvalidValue: A time is naive, ``begin`` is before the recording or after ``end``, or the recording does not
+                contain a device. It is also raised if a pattern, ``limit`` or ``tz`` is not valid.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
@@ -203,7 +206,7 @@ class Recording:
             raw=raw,
             server=self._settings.server,
         )
-        # With a limit, a path without rows may have some after it.
+        # With a limit, a path that has no rows in the result may have rows after the limit.
         if most is None:
             metadata = with_paths_without_rows(metadata, tables, paths)
         return convert_tables(tables, metadata, as_=as_, tz=tz)
@@ -244,27 +247,29 @@ class Recording:
         tz: str | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Return the state table at an instant: the state at the start of the recording plus all later observations.
+        """Return the state table at a point in time.
 
-        ``changed_at`` determines which values an instant includes. The log has no desired values, so their columns are
-        empty. It also lacks values that only other applications read. Rows are sorted by device and path.
+        The table contains the state at the start of the recording plus all later observations. ``changed_at``
+        determines which values are included. The log has no desired values, so their columns are empty. It also lacks
+        values that only other applications read. Rows are sorted by device and path.
 
         Args:
-            instant: The instant: a datetime with its time zone; a string, as in ``attrs["mirror"]``; or how long before
-                the end of the recording, such as ``"2h"`` or a timedelta.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            instant: The point in time. It is a datetime with a time zone, a string as in ``attrs["mirror"]``, or the
+                time before the end of the recording, such as ``"2h"`` or a timedelta.
+            devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.
+            paths: Path patterns, such as ``/3303/*``. ``None`` selects every resource.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
+                ``polars`` for a ``polars.DataFrame``.
 
         Returns:
-            A state table, see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true only if
+            A state table; see :func:`mirror_sdk.frames.state_frame`. ``attrs["mirror"]["complete"]`` is true only if
             nothing can be missing between the last state stored before ``instant`` and ``instant`` itself. It is false
             after the end of the recording, in a gap, and if the service did not send its time.
 
         Raises:
-            InvalidValue: The instant is naive or lies before the recording, the recording does not contain a device, a
-                pattern is invalid, or ``tz`` is not a time zone.
+            InvalidValue: The time is naive or before the start of the recording, the recording does not contain a
+                device, a pattern is invalid, or ``tz`` is not a time zone.
 
         >>> client.read_value(station, "/3303/0/5700")
         21.5
@@ -323,15 +328,18 @@ class Recording:
         tz: str | None = None,
         as_: TableFormat = "pandas",
     ) -> pd.DataFrame | ArrowTable | pl.DataFrame:
-        """Compare the values of each reported resource at two instants: one row per resource, with both values.
+        """Compare the values of each reported resource at two points in time.
+
+        The result has one row per resource, with both values.
 
         Args:
-            begin: The first instant, in any form that :meth:`as_of` accepts.
-            end: The second instant; ``None`` for the end of the recording.
-            devices: Devices, their ids or endpoint names, or a table that names them; ``None`` selects all.
-            paths: Path patterns (``/3303/*``); ``None`` selects every resource.
-            tz: Time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            as_: ``pandas``, ``arrow`` or ``polars``: a ``pandas.DataFrame``, ``pyarrow.Table`` or ``polars.DataFrame``.
+            begin: The first point in time, in any form that :meth:`as_of` accepts.
+            end: The second point in time. ``None`` means the end of the recording.
+            devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.
+            paths: Path patterns, such as ``/3303/*``. ``None`` selects every resource.
+            tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
+            as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
+                ``polars`` for a ``polars.DataFrame``.
 
         Returns:
             A table with the columns of :data:`~mirror_sdk.recording.CHANGES_SCHEMA`, even if it has no rows:
@@ -341,8 +349,8 @@ class Recording:
             ``attrs["mirror"]["complete"]`` is true only if nothing can be missing up to the end, as for :meth:`as_of`.
 
         Raises:
-            InvalidValue: An instant is naive or lies before the recording, the end lies before the start, the recording
-                does not contain a device, or a pattern is invalid.
+            InvalidValue: A time is naive or before the start of the recording, ``end`` is before ``begin``, the
+                recording does not contain a device, or a pattern is invalid.
 
         >>> begin = simulator.get_clock()
         >>> with client.record(folder / "run.parquet") as recorder:

@@ -1,4 +1,4 @@
-"""Reads all files of a recording."""
+"""The content of all files of a recording."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mirror_sdk.recording.log_spans import LogSpan, merge
 
 
 class RecordingContent(NamedTuple):
-    """The events of a recording, each once, and the spans of the log that they cover.
+    """The distinct events of a recording, and the spans of the log that they cover.
 
     Attributes:
-        events: The events. The events of finalized files come first.
+        events: The events. Those of finalized files come first.
         spans: The spans of the log that were read.
-        duplicates: The number of repeated events.
+        duplicates: The number of events that were removed because they were repeated.
         finalized_rows: The number of events in finalized files.
         finalized_spans: The spans of the log in finalized files.
     """
@@ -32,7 +32,10 @@ class RecordingContent(NamedTuple):
     finalized_spans: list[LogSpan]
 
     def now(self) -> datetime:
-        """Return the end of the recording, by the service's clock if it sent the time."""
+        """Return the end of the recording.
+
+        It comes from the clock of the service if the service sent its time.
+        """
         return next((span.until_at for span in reversed(self.spans) if span.until_at is not None), utc_now())
 
 
@@ -60,7 +63,7 @@ def read_content(folder: Path) -> RecordingContent:
 
 
 def _first_occurrences(events: pa.Table) -> list[int]:
-    """Return the row numbers of the events without repetitions, including all events without a ``uid``."""
+    """Return the row numbers of the first occurrence of each event, including all events without a ``uid``."""
     uids: set[str] = set()
     unique = []
     for index, uid in enumerate(events["uid"].to_pylist()):

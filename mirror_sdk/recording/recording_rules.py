@@ -1,10 +1,10 @@
-"""The rules of a recording: warns of paths without a subscription, and adds rules while it records.
+"""The subscription rules of a recording.
 
-All clients of an access key share the rules of the key. So a recorder removes only the rules that it has added itself.
-They are saved in the sidecar folder before they are added. If the recorder is killed, the next recorder with the
-folder removes them.
+A recorder warns of paths without a subscription, and can add rules while it records. All clients with the same access
+key share their rules, so a recorder removes only the rules that it added itself. They are saved in the sidecar folder
+before they are added. If the recorder is killed, the next recorder with the folder removes them.
 
-Nothing else in here does I/O: it yields the requests, and the client sends them.
+Except for the folder, nothing in this module does I/O: it yields the requests, and the client sends them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from mirror_sdk.wire.paths import matches
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 _MAX_REQUESTS = 32
-"""The maximum number of devices without a rule whose subscriptions are requested, one by one."""
+"""The maximum number of devices without a rule whose subscriptions are requested individually."""
 _MAX_NAMES = 3
 
 
 class RecordingRules:
-    """The rules that a recording needs.
+    """The subscription rules that a recording needs.
 
     Args:
-        devices: Ids of the devices to record; ``None`` for all.
-        paths: Path patterns to record; ``None`` for all.
-        adds_rules: Whether rules are added while it records.
+        devices: The ids of the devices to record; ``None`` for all.
+        paths: The path patterns to record; ``None`` for all.
+        adds_rules: Whether to add rules during the recording.
 
     Raises:
         TypeError: A single string was passed instead of a list of strings.
-        ValueError: A rule cannot have such a path.
-        InvalidValue: A pattern can match no path, or there would be more rules than a key can have.
+        ValueError: A path is not valid in a rule.
+        InvalidValue: A pattern cannot match any path, or there would be more rules than an access key can have.
     """
 
     def __init__(self, devices: Sequence[str] | None, paths: Sequence[str] | None, *, adds_rules: bool) -> None:
@@ -59,26 +59,27 @@ class RecordingRules:
             return
         # A killed recorder may have left rules.
         former = folder.rules
-        # Saved before the service has them: if this process is killed in between, the next recorder removes them.
+        # The rules are saved before the service has them. If this process is killed in between, the next recorder
+        # removes them.
         added = yield from add_rules(
             self._rules, apply_now=True, announce=lambda new: folder.save_rules([*former, *new])
         )
-        # Rules that existed before belong to other programs, and stay when the recording ends.
+        # Rules that existed earlier belong to other programs, and remain when the recording ends.
         yield Work(partial(folder.save_rules, [*former, *added]))
 
     def end(self, folder: RecordingFolder) -> Flow[None]:
-        """Remove the rules that this recorder added, or one that was killed."""
+        """Remove the rules that this recorder or a killed recorder added."""
         if folder.rules:
             yield from remove_rules(folder.rules)
             yield Work(partial(folder.save_rules, []))
 
     def uncovered(self, state: pd.DataFrame) -> Flow[str | None]:
-        """Return a warning about patterns that no rule and no subscription covers; ``None`` if all are covered.
+        """Return a warning about patterns that no rule and no subscription covers, or ``None`` if all are covered.
 
         Args:
             state: The state table of the recorded devices and paths.
         """
-        # Without paths everything that arrives is recorded, and rules of the recording cover its paths.
+        # Without paths, all events that arrive are recorded. If the recording adds rules, they cover its paths.
         if self._paths is None or self._rules is not None:
             return None
         try:
@@ -88,7 +89,7 @@ class RecordingRules:
             open_paths = yield Work(partial(_without_rule, found.paths, rules, devices))
             yield from _drop_subscribed(open_paths, found.observed)
         except MirrorError as error:
-            # The recording starts nevertheless.
+            # The recording starts despite the error.
             return f"cannot check whether a rule or a subscription covers {', '.join(self._paths)}: {error}"
         unmet = [
             pattern
@@ -103,7 +104,7 @@ class RecordingRules:
         return (yield from devices_with("id", self._devices))
 
     def _may_cover(self, rule: PresubscriptionRule, pattern: str, devices: Iterable[Device]) -> bool:
-        """Return whether a rule may cover a pattern later, for one of the devices or for a new one."""
+        """Return whether a rule may cover a pattern later, for one of the devices or for a new device."""
         if not any(_overlap(pattern, path) for path in rule.resource_path or ["*"]):
             return False
         return self._devices is None or any(_matches_device(rule, device) for device in devices)
@@ -121,7 +122,7 @@ class _Found(NamedTuple):
 
 
 def _rules_for(devices: Sequence[str] | None, paths: Sequence[str] | None) -> list[PresubscriptionRule]:
-    """Return the rules that subscribe these paths of these devices. ``None`` means all paths or all devices."""
+    """Return the rules that subscribe to these paths of these devices. ``None`` means all paths or all devices."""
     if devices is not None and len(devices) > MAX_RULES:
         raise InvalidValue(
             f"devices: each of the {len(devices)} devices needs a rule, but a key can have at most {MAX_RULES} rules;"
@@ -166,9 +167,9 @@ def _matches_device(rule: PresubscriptionRule, device: Device) -> bool:
 
 
 def _drop_subscribed(found: _Paths, observed: Mapping[str, set[str]]) -> Flow[None]:
-    """Drop devices with a subscription of this key.
+    """Remove devices that have a subscription of this key.
 
-    Only a limited number of devices is requested. Of the other devices, drop the resources that any client observes.
+    Beyond the limit of requests, remove the devices that are observed for any client.
     """
     device_ids = {device_id for of_pattern in found.values() for device_id in of_pattern}
     # Observed devices come first. For these, only a request shows whether the subscription belongs to this key.

@@ -1,4 +1,4 @@
-"""Selects devices and resources of a recording."""
+"""The selection of devices and resources of a recording."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class RowSelection:
     """The devices and resources to read.
 
     Attributes:
-        device_ids: Only these devices; ``None`` for all.
-        patterns: Only paths that match one of these; ``None`` for all.
+        device_ids: The ids of the selected devices; ``None`` for all.
+        patterns: The patterns that selected paths match; ``None`` for all paths.
     """
 
     device_ids: Sequence[str] | None
     patterns: Sequence[str] | None
 
     def of_table(self, table: pa.Table) -> pa.Table:
-        """Return the selected rows, and those without a device or a path."""
+        """Return the selected rows, and all rows without a device or a path."""
         paths = None
         if self.patterns is not None:
             paths = [path for path in table["path"].unique().to_pylist() if path and matches_any(self.patterns, path)]
@@ -42,7 +42,7 @@ class RowSelection:
         return table
 
     def of_frame(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the selected rows."""
+        """Return the rows of the selected devices and resources."""
         if self.device_ids is not None:
             rows = rows[rows["device_id"].isin(self.device_ids)]
         if self.patterns is not None:
@@ -54,13 +54,13 @@ def select(names: Mapping[str, str | None], devices: DevicesLike | None, paths: 
     """Return the selection of a caller.
 
     Args:
-        names: The recorded devices, with their endpoint names.
+        names: The endpoint names of the recorded devices, by device id.
         devices: Devices, their ids or endpoint names.
         paths: Path patterns.
 
     Raises:
-        TypeError: Something is not a device, or not a string.
-        InvalidValue: A device is not recorded, several have the name, or a pattern is invalid.
+        TypeError: A value is not a device, or a pattern is not a string.
+        InvalidValue: A device is not recorded, several devices have the same name, or a pattern is invalid.
     """
     patterns = path_patterns(paths)
     if devices is None:
@@ -89,7 +89,7 @@ def _id_of(device: DeviceLike, names: Mapping[str, str | None], ids_of: Mapping[
 
 
 def names_in(events: pa.Table, states: Iterable[pd.DataFrame]) -> dict[str, str | None]:
-    """Return the recorded devices, with the last known endpoint name of each."""
+    """Return the ids of the recorded devices, with the last known endpoint name of each device."""
     names: dict[str, str | None] = {}
     for table in (*states, events.group_by(_NAMES).aggregate([]).to_pandas()):
         for device_id, name in table[_NAMES].astype(object).drop_duplicates().itertuples(index=False, name=None):

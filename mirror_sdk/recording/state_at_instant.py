@@ -1,4 +1,7 @@
-"""Computes the state at an instant from a recording: the last value of each resource, on top of a state table."""
+"""The state at a point in time, computed from a recording.
+
+It consists of the last value of each resource, starting from a stored state table.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +28,18 @@ _STATE_COLUMNS = ["endpoint_name", "label", "unit", "fresh_until", "subscribed"]
 _COLUMNS = [*KEY, "reported_num", "reported_text", "reported_bool", "value_kind", *_STATE_COLUMNS]
 _TIMES = ["reported_at", "known_from"]
 _STATE_NAMES = {f"value_{kind}": f"reported_{kind}" for kind in ("num", "text", "bool")} | {"changed_at": "reported_at"}
-"""The columns of a history table by their names in a state table."""
+"""The names that columns of a history table have in a state table."""
 
 
 class RecordedValues(NamedTuple):
     """All recorded values with their times.
 
     Attributes:
-        rows: A row per value: its resource, the columns of a state table, ``known_from``, and whether it was observed
-            or comes from a state table.
-        naming: The rows of the resources that name units.
-        begins_at: The first instant whose state is known; ``None`` in an empty recording.
-        state_times: The instants of the state tables.
+        rows: One row per value. It has the resource, the columns of a state table, ``known_from``, and whether the
+            value was observed or comes from a state table.
+        naming: The rows of the resources that contain units.
+        begins_at: The first time at which the state is known; ``None`` in an empty recording.
+        state_times: The timestamps of the state tables.
     """
 
     rows: pd.DataFrame
@@ -45,18 +48,18 @@ class RecordedValues(NamedTuple):
     state_times: Sequence[pd.Timestamp]
 
     def is_complete(self, spans: Sequence[LogSpan], *instants: datetime) -> bool:
-        """Return whether nothing is missing from the last state table before these instants to the last of them."""
+        """Return whether nothing is missing from the last state table before these times to the last of the times."""
         before = [taken_at for taken_at in self.state_times if taken_at <= min(instants)]
         return bool(before) and is_covered(spans, max(before), *instants)
 
 
 def recorded_values(events: pa.Table, states: Sequence[pd.DataFrame]) -> RecordedValues:
-    """Return the values of the stored events and the state tables of a recording."""
+    """Return the values in the stored events and state tables of a recording."""
     history = history_of_events(events, [], raw=False)
     reported = history.filter(pc.equal(history["event"].cast(pa.string()), "reported"))
     observed = reported.to_pandas().rename(columns=_STATE_NAMES)
     tables = [observed.assign(known_from=observed["reported_at"], observed=True)]
-    # The state table of an empty fleet may have no time.
+    # The state table of an empty fleet may have no timestamp.
     states = [state for state in states if state.attrs["mirror"]["taken_at"]]
     state_times = [pd.Timestamp(state.attrs["mirror"]["taken_at"]) for state in states]
     tables += [state.assign(known_from=at, observed=False) for state, at in zip(states, state_times, strict=True)]
@@ -65,7 +68,7 @@ def recorded_values(events: pa.Table, states: Sequence[pd.DataFrame]) -> Recorde
     rows = rows.assign(
         observed=rows["observed"].astype(bool), **{at: pd.to_datetime(rows[at], utc=True) for at in _TIMES}
     )
-    # Without rows, the list of booleans is empty and would select columns.
+    # Without rows, the list of booleans would be empty and would select columns.
     naming = rows.loc[[isinstance(path, str) and names_unit(path) for path in rows["path"]]]
     return RecordedValues(rows, naming, min(state_times or rows["known_from"], default=None), state_times)
 
@@ -73,10 +76,10 @@ def recorded_values(events: pa.Table, states: Sequence[pd.DataFrame]) -> Recorde
 def as_of(
     values: RecordedValues, instant: datetime, *, complete: bool, server: str
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the batches of the state table at an instant, and its metadata.
+    """Return the batches of the state table at a point in time, and its metadata.
 
     Raises:
-        InvalidValue: The instant lies before the recording.
+        InvalidValue: The point in time is before the start of the recording.
     """
     latest = _latest(values, instant)
     paths = latest["path"].tolist()
@@ -97,10 +100,12 @@ def as_of(
 def changes(
     values: RecordedValues, begin: datetime, end: datetime, *, complete: bool
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the changes table and its metadata: a row per resource observed after ``begin`` and up to ``end``.
+    """Return the changes table and its metadata.
+
+    The table has one row per resource observed after ``begin`` and up to ``end``.
 
     Raises:
-        InvalidValue: ``begin`` lies before the recording.
+        InvalidValue: ``begin`` is before the start of the recording.
     """
     before, after = _latest(values, begin), _latest(values, end)
     rows = values.rows
@@ -111,7 +116,7 @@ def changes(
 
 
 def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
-    """Return the last value of each resource at an instant, sorted by device and path."""
+    """Return the last value of each resource at a point in time, sorted by device and path."""
     if values.begins_at is None or values.begins_at > instant:
         start = (
             "is empty; record events first"
@@ -122,10 +127,11 @@ def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
     rows = values.rows[values.rows["known_from"] <= instant]
     latest = _ordered(rows).drop_duplicates(KEY, keep="last").set_index(KEY).sort_index()
     own_unit = latest["unit"].where(latest["observed"])
-    # Names and labels are in the state tables alone, and valid until the next one.
+    # Only the state tables contain names and labels, which are valid until the next state table.
     from_state = rows[~rows["observed"]].drop_duplicates(KEY, keep="last").set_index(KEY)
     latest[_STATE_COLUMNS] = from_state[_STATE_COLUMNS].reindex(latest.index)
-    # A recording of some paths may lack the resources that name units. The unit recorded with the value comes first.
+    # A recording of some paths may lack the resources that contain units. The unit recorded with the value has
+    # precedence.
     units = own_unit.where(own_unit.notna(), latest["unit"])
     latest["unit"] = _units(_ordered(values.naming[values.naming["known_from"] <= instant]), units)
     latest["fresh_until"] = latest["fresh_until"].mask(latest["observed"])
@@ -133,12 +139,15 @@ def _latest(values: RecordedValues, instant: datetime) -> pd.DataFrame:
 
 
 def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Sort by time. Within one instant, observations follow the state table, in the order of the log."""
+    """Sort by time.
+
+    Observations of the same time follow the state table, in the order of the log.
+    """
     return rows.sort_values(["reported_at", "known_from", "observed"], kind="stable", na_position="first")
 
 
 def _units(naming: pd.DataFrame, units: pd.Series) -> pd.Series:
-    """Return the unit of each resource: the last unit that the device named, or else the unit in ``units``."""
+    """Return the unit of each resource: the last one that its device reported, or else the unit in ``units``."""
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)

@@ -1,4 +1,7 @@
-"""The options of methods that return tables of a recording, for their overloads by ``as_``."""
+"""The options of methods that return tables of a recording.
+
+They are used in overloads by ``as_``.
+"""
 
 from __future__ import annotations
 

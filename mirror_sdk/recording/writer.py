@@ -1,4 +1,4 @@
-"""Writes the log entries that a recorder reads."""
+"""Storage of the log entries that a recorder reads."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from mirror_sdk.wire.model import write_timestamp
 
 
 class RecordingWriter:
-    """Writes batches of the log to the folder of a recording.
+    """A writer of batches of the log to the folder of a recording.
 
     Args:
         path: The folder of the recording.
-        server: Address of the service.
-        key: Identifies the access key, because each key has its own log.
-        devices: Ids of the devices to record; ``None`` for all.
-        paths: Path patterns to record; ``None`` for all.
+        server: The address of the service.
+        key: The identifier of the access key. Each access key has a separate log.
+        devices: The ids of the devices to record; ``None`` for all.
+        paths: The path patterns to record; ``None`` for all.
         rotate_bytes: The size in bytes at which a file is finalized.
-        rotate_seconds: The age in seconds of its oldest event at which a file is finalized.
-        called_from: The line of the program that started to record, to which warnings point.
-        now: Returns the time.
+        rotate_seconds: The age of the oldest event, in seconds, at which a file is finalized.
+        called_from: The line of the program that started the recording. Warnings point to this line.
+        now: A function that returns the current time.
 
     Raises:
         OSError: The folder cannot be written.
         TypeError: A single string was passed instead of a list of strings.
         InvalidValue: The folder contains something else or another recording, another recorder is running, or a
-            rotation is not above 0.
+            rotation limit is not above 0.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class RecordingWriter:
         self.write_state(state)
 
     def write_end(self, position: int | None, served_at: datetime | None) -> None:
-        """Write the time up to which the log has no further entries, if it ends at the last recorded position.
+        """Record that the log has no further entries up to a time, if it ends at the last recorded position.
 
         Raises:
             OSError: The file could not be written.
@@ -105,13 +105,15 @@ class RecordingWriter:
             self.write(Batch(served_at=served_at), after=position, seq=position)
 
     def warn_of_uncovered(self, uncovered: str | None) -> None:
-        """Issue a warning about paths that are not subscribed, if there are any."""
+        """Warn of paths that are not subscribed, if there are any."""
         self.uncovered = uncovered
         if uncovered is not None:
             warn(uncovered, NotSubscribedWarning, self._called_from)
 
     def write(self, batch: Batch, *, after: int | None, seq: int | None) -> None:
-        """Write a batch of the log, between two positions. The batch of a failed request has no entries.
+        """Write a batch of the log between two positions.
+
+        The batch of a failed request has no entries.
 
         Raises:
             OSError: The file could not be written.
@@ -126,7 +128,8 @@ class RecordingWriter:
 
         def events() -> Iterator[Event]:
             for event in read_events(batch, now):
-                # Before the selection: a resource that is not recorded may name the unit of one that is.
+                # This precedes the selection, because a resource that is not recorded may contain the unit of one that
+                # is recorded.
                 self._named.add(event.device_id, event.path, text(event.value or NO_VALUE))
                 if not self._is_selected(event):
                     continue
@@ -134,25 +137,26 @@ class RecordingWriter:
                 yield event if event.unit is not None else replace(event, unit=self._unit_of(event))
 
         self.folder.append(events(), None if seq is None else self._span(batch, after, seq))
-        # Only now: append() has run the generator, and a warning that is an error loses no entries.
+        # The warning comes last. By now, append() has consumed the generator, so a warning that is raised as an error
+        # loses no entries.
         warn_of_gap(None, unreadable, self._called_from)
 
     def _unit_of(self, event: Event) -> str | None:
-        """Return the unit that the device named last, after the state table or in it."""
+        """Return the last unit that the device reported, in the state table or after it."""
         if event.device_id is None or event.path is None:
             return None
         now = self._units.get((event.device_id, event.path))
         return self._named.unit_of(event.device_id, event.path, now)
 
     def write_state(self, state: pd.DataFrame) -> None:
-        """Write a state table to start from.
+        """Write a state table, on which later events build.
 
         Raises:
             OSError: The file could not be written.
         """
         metadata = state.attrs["mirror"]
         if metadata["taken_at"] is None and self.folder.covered_until is not None:
-            # A table without devices has no time. Before it, there were no devices either.
+            # A table without devices has no timestamp. There were no devices before it either.
             metadata["taken_at"] = write_timestamp(self.folder.covered_until)
         self.folder.write_state(state)
         self._named = UnitNames()
@@ -162,7 +166,10 @@ class RecordingWriter:
             self._covered_from = datetime.fromisoformat(metadata["taken_at"])
 
     def _span(self, batch: Batch, after: int | None, seq: int) -> LogSpan:
-        """Return the span of a batch. It starts at the end of the previous one, if nothing is missing between them."""
+        """Return the span of a batch.
+
+        It starts at the end of the previous span if nothing is missing between them.
+        """
         served_at = batch.served_at
         if served_at is None or after is None or batch.gap is not None:
             return LogSpan(seq if after is None else after, seq, served_at, served_at)

@@ -1,6 +1,6 @@
-"""Reads the batches of a snapshot or a history from a response while it arrives.
+"""Streaming of the batches of a snapshot or a history from a response that is still arriving.
 
-A few bytes can decompress to any size, and headers and messages may announce any size. Every size is therefore checked
+A few bytes can decompress to any size, and headers and messages can announce any size. Therefore every size is checked
 before memory is allocated for it.
 """
 
@@ -24,15 +24,21 @@ from mirror_sdk.snapshot.batch_checks import require_columns
 from mirror_sdk.wire.snapshot import ARROW, END_KEY, NDJSON
 
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
-"""The largest Arrow message. A service sends 16 MB, or one device if that has more."""
+"""The maximum size of an Arrow message.
+
+The service sends messages of 16 MB, or larger ones if a single device needs more.
+"""
 MAX_LINE_BYTES = 48 * 1024 * 1024
-"""The longest line. It is in memory until its end is found, and a small compressed response may have no end."""
+"""The maximum length of a line.
+
+A line is in memory until its end is found, and a small compressed response may contain a line without an end.
+"""
 _CHUNK_LINES = 200
 _CHUNK_BYTES = 8 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
 _FAULTS = (pa.ArrowException, LookupError, OSError, OverflowError, TypeError, ValueError, struct.error)
-"""The exceptions of Arrow, pandas and Python for content that they cannot read."""
+"""The exceptions that Arrow, pandas and Python raise for content that they cannot read."""
 _CONTINUATION = b"\xff\xff\xff\xff"
 _VERSION, _KIND, _CONTENT, _BODY_BYTES = range(4)
 _FIFTH_VERSION = 4
@@ -44,18 +50,21 @@ _SIZE = struct.Struct("<q")
 _NOT_COMPRESSED = -1
 
 Batch: TypeAlias = tuple[pa.RecordBatch, Mapping[bytes, bytes]]
-"""Rows and their metadata. The last batch has the end of the response in its metadata, under ``END_KEY``."""
+"""The rows of a batch, and their metadata.
+
+The metadata of the last batch contain the end of the response under ``END_KEY``.
+"""
 ConvertLines: TypeAlias = Callable[[Iterator[list[bytearray]]], Iterator[Batch]]
-"""Converts lines of the NDJSON form, in chunks, into the batches of the Arrow form."""
+"""A function that converts chunks of lines in the NDJSON form to the batches of the Arrow form."""
 
 
 class SizeLimit:
-    """Counts the bytes of responses after decompression.
+    """A counter of the bytes of responses after decompression.
 
     Args:
         max_bytes: The maximum number of bytes of all responses together.
-        content: The content of the responses, in a word.
-        cure: How to request less.
+        content: A word for the content of the responses, for error messages.
+        cure: A phrase that explains how to request less, for error messages.
     """
 
     def __init__(
@@ -68,7 +77,7 @@ class SizeLimit:
 
     @contextmanager
     def checking(self) -> Iterator[None]:
-        """Turn the exceptions for content that cannot be read into :class:`~mirror_sdk.UnexpectedResponse`."""
+        """Convert the exceptions for content that cannot be read to :class:`~mirror_sdk.UnexpectedResponse`."""
         try:
             yield
         except MirrorError:
@@ -83,16 +92,16 @@ class SizeLimit:
         """Count a chunk of a response, before memory is allocated for it.
 
         Raises:
-            UnexpectedResponse: The chunk is too large, or all chunks together are.
+            UnexpectedResponse: The chunk is too large, or the sum of all chunks is.
         """
         self.require(byte_count, max_chunk_bytes)
         self._left -= byte_count
 
     def require(self, byte_count: int, max_chunk_bytes: float = math.inf) -> None:
-        """Check that a chunk may have this size.
+        """Check that a chunk of this size is allowed.
 
         Raises:
-            UnexpectedResponse: The chunk is too large, or all chunks together are.
+            UnexpectedResponse: The chunk is too large, or the sum of all chunks is.
         """
         if byte_count > max_chunk_bytes:
             raise UnexpectedResponse(
@@ -113,21 +122,22 @@ def read_batches(
     columns: pa.Schema,
     convert_lines: ConvertLines,
 ) -> Iterator[Batch]:
-    """Return the batches of a response, up to the batch with the end marker.
+    """Return the batches of a response, up to the batch with the end.
 
-    If no batch has it, the response was cut off.
+    If there is no batch with the end, the response was cut off.
 
     The headers are checked before the first byte of the body is read.
 
     Args:
         headers: The headers of the response.
-        body: Its body.
-        limit: How large it may be.
-        columns: The columns to read.
-        convert_lines: Converts the NDJSON form.
+        body: The body of the response.
+        limit: The limit of the size.
+        columns: The schema of the columns to read.
+        convert_lines: A function that converts the NDJSON form.
 
     Raises:
-        UnexpectedResponse: The response has another content type, is damaged or too large, or continues after its end.
+        UnexpectedResponse: The response has another content type, it is damaged or too large, or it continues after its
+            end.
     """
     limit.require(announced_bytes(headers))
     form = content_type(headers)
@@ -135,7 +145,8 @@ def read_batches(
         raise UnexpectedResponse(f"the response is not a {limit.content}{elsewhere(headers)}")
     lines = _Lines(body, limit)
     batches = _arrow_batches(body, limit, columns) if form == ARROW else lines.batches(convert_lines)
-    # A generator of its own: in this function, nothing would be checked before the first batch is requested.
+    # This is a separate generator. If it were part of this function, nothing would be checked before the first batch is
+    # requested.
     return _up_to_end(batches, lines, body, limit)
 
 
@@ -146,7 +157,7 @@ def _up_to_end(batches: Iterator[Batch], lines: _Lines, body: BufferedReader[Any
             raise UnexpectedResponse(f"the {limit.content} continues after its end")
         has_ended = END_KEY in metadata
         yield batch, metadata
-    # Read to the very end, so that the connection can be used again.
+    # The response is read to its very end, so that the connection can be used again.
     if has_ended and (lines.is_cut or body.read(1)):
         raise UnexpectedResponse(f"the {limit.content} continues after its end")
 
@@ -158,7 +169,8 @@ def _arrow_batches(body: BinaryIO, limit: SizeLimit, columns: pa.Schema) -> Iter
             require_columns(stream.schema, columns)
             for batch, metadata in stream.iter_batches_with_custom_metadata():
                 yield batch, metadata or {}
-    # A cut response is not invalid. It lacks the batch with the end, by which the caller recognizes it.
+    # A response that was cut off is not invalid. It lacks the batch with the end, which is how the caller recognizes
+    # it.
     except UnexpectedResponse:
         if not messages.is_cut:
             raise
@@ -168,7 +180,7 @@ class _Lines:
     """The lines of a response.
 
     Attributes:
-        is_cut: Whether the last line was cut off. It is left out.
+        is_cut: Whether the last line was cut off. Such a line is omitted.
     """
 
     def __init__(self, body: BinaryIO, limit: SizeLimit) -> None:
@@ -196,7 +208,7 @@ class _Lines:
 
     def _line(self) -> bytearray:
         line = bytearray()
-        # In pieces, so that a line without an end fails before it fills the memory.
+        # The line is read in pieces, so that a line without an end fails before it fills the memory.
         while not line.endswith(b"\n") and (chunk := self._body.readline(_READ_BYTES)):
             line += chunk
             self._limit.require(len(line), MAX_LINE_BYTES)
@@ -205,7 +217,9 @@ class _Lines:
 
 
 class _Messages:
-    """A file from which Arrow reads a stream of messages. The decompressed size of each is checked before.
+    """A file object from which Arrow reads a stream of messages.
+
+    The decompressed size of each message is checked first.
 
     Attributes:
         is_cut: Whether the response ended within a message.
@@ -222,15 +236,18 @@ class _Messages:
         self.is_cut: bool = False
 
     def read(self, size: int) -> bytes:
-        """Return as many bytes, fewer at the end."""
-        # Arrow reads a message chunk by chunk, so that no data are copied here.
+        """Return ``size`` bytes, or fewer at the end."""
+        # Arrow reads a message chunk by chunk, so no data are copied here.
         data = self._read_once(size)
         while len(data) < size and (more := self._read_once(size - len(data))):
             data += more
         return data
 
     def close(self) -> None:
-        """Release the generator at once instead of at a garbage collection. The response is closed by its reader."""
+        """Release the generator immediately instead of at a garbage collection.
+
+        The reader of the response closes the response.
+        """
         self._chunks_left.close()
 
     def _read_once(self, size: int) -> bytes:
@@ -239,14 +256,14 @@ class _Messages:
         return chunk[:size]
 
     def _all_chunks(self) -> Generator[bytes]:
-        """Yield the chunks of each message: its mark, the size of its head, its head and its body."""
+        """Yield the chunks of each message: its continuation marker, the size of its head, its head and its body."""
         while head_size := self._exactly(4):
             if head_size == _CONTINUATION:
                 yield head_size
                 head_size = self._exactly(4)
             yield head_size
             size = int.from_bytes(head_size, "little", signed=True)
-            # The mark of the end of a stream.
+            # This is the marker of the end of a stream.
             if size == 0:
                 return
             head = self._exactly(size)
@@ -272,12 +289,12 @@ class _Messages:
 
 
 def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
-    """Return the size of the decompressed buffers of a record batch, 0 if they are not compressed."""
+    """Return the size of the decompressed buffers of a record batch. It is 0 if they are not compressed."""
     buffers = _field(head, records, _BUFFERS)
     if buffers is None or _field(head, records, _COMPRESSION) is None:
         return 0
     vector = _table(head, buffers)
-    # A vector of FlatBuffers begins with its length, and a compressed buffer with its size when decompressed.
+    # A FlatBuffers vector begins with its length, and a compressed buffer begins with its decompressed size.
     (count,) = struct.unpack_from("<I", head, vector)
     size = 0
     for number in range(count):
@@ -291,7 +308,7 @@ def _decompressed_size(head: bytes, records: int, body: bytes) -> int:
 
 
 def _records(head: bytes, message: int) -> int | None:
-    """Return the offset of the record batch in the head of a message. A dictionary contains one."""
+    """Return the offset of the record batch in the head of a message. A dictionary also contains a record batch."""
     kind, content = _number("<B", head, message, _KIND), _field(head, message, _CONTENT)
     if content is None or kind not in {_DICTIONARY, _RECORDS}:
         return None
@@ -309,7 +326,10 @@ def _number(form: str, head: bytes, table: int, slot: int) -> int:
 
 
 def _field(head: bytes, table: int, slot: int) -> int | None:
-    """Return the offset of a field of a FlatBuffers table by its virtual table, ``None`` if it is left out."""
+    """Return the offset of a field of a FlatBuffers table, according to its virtual table.
+
+    The result is ``None`` if the field is omitted.
+    """
     (distance,) = struct.unpack_from("<i", head, table)
     (length,) = struct.unpack_from("<H", head, table - distance)
     if 4 + 2 * slot >= length:
@@ -319,5 +339,5 @@ def _field(head: bytes, table: int, slot: int) -> int | None:
 
 
 def _table(head: bytes, offset: int) -> int:
-    """Return the offset that the reference at this offset leads to."""
+    """Return the target of the reference at this offset."""
     return offset + int(struct.unpack_from("<I", head, offset)[0])

@@ -1,6 +1,7 @@
-"""Checks of the batches of a snapshot before anything is computed with them.
+"""Checks of the batches of a snapshot, which run before anything is computed with them.
 
-Arrow follows any offsets and indices of a batch, also beyond its memory. Its own full validation therefore comes first.
+Arrow follows any offsets and indices of a batch, even beyond its memory. Therefore Arrow's own full validation runs
+first.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.snapshot import Part, streamed_columns
 
-# One byte each. Larger keys are sorted instead.
+# Each key needs one byte. Larger keys are sorted instead.
 _MOST_FLAGS = 64 * 1024 * 1024
 _FIRST_MILLISECOND, _LAST_MILLISECOND = -62_135_596_800_000, 253_402_300_799_999
-"""The first millisecond of the year 1 and the last one of the year 9999, since 1970."""
+"""The first millisecond of the year 1 and the last millisecond of the year 9999, counted from 1970."""
 LAST_REVISION = 2**63 - 1
 """The largest revision of the mirror."""
 
@@ -37,7 +38,7 @@ COLUMNS = pa.schema(
         ("desired", pa.list_(pa.struct([("resource", pa.int32()), *_of("desired")]))),
     ]
 )
-"""The columns that are read; a service may send others too."""
+"""The columns that are read. A service may send additional columns."""
 
 _ADDED = {column.source for column in STATE_COLUMNS if column.since}
 _EXTENSIONS = {column.name for column in streamed_columns("reported", "desired") if column.source in _ADDED}
@@ -49,10 +50,10 @@ class ContractError(ValueError):
 
 
 def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
-    """Check that a stream has these columns; it may have others.
+    """Check that a stream has these columns. It may have additional columns.
 
     Raises:
-        ContractError: A column is missing, duplicated, or of the wrong type.
+        ContractError: A column is missing, occurs twice, or has another type.
     """
     for field in columns:
         found = schema.get_all_field_indices(field.name)
@@ -66,7 +67,7 @@ def require_columns(schema: pa.Schema, columns: pa.Schema) -> None:
 
 
 def require_paths(paths: Iterable[str]) -> None:
-    """Check that these are resource paths.
+    """Check that all strings are resource paths.
 
     Raises:
         ContractError: A path is invalid.
@@ -89,16 +90,16 @@ def require_all(name: str, column: pa.Array) -> None:
 
 
 def require_instants(name: str, column: pa.Array) -> None:
-    """Check that these are instants of the years 1 to 9999.
+    """Check that all times are in the years 1 to 9999.
 
     Raises:
-        ContractError: An instant is outside these years.
+        ContractError: A time is outside these years.
     """
     require_between(name, column.cast(pa.int64()), _FIRST_MILLISECOND, _LAST_MILLISECOND)
 
 
 def require_between(name: str, column: pa.Array, lowest: int | None, highest: int | None) -> None:
-    """Check that numbers lie within inclusive bounds; ``None`` means unbounded.
+    """Check that numbers are within inclusive bounds. ``None`` means that there is no bound.
 
     Raises:
         ContractError: A number is out of bounds.
@@ -111,16 +112,16 @@ def require_between(name: str, column: pa.Array, lowest: int | None, highest: in
 
 
 def checked(batch: pa.RecordBatch, *, may_be_unchanged: bool, is_past: bool) -> pa.RecordBatch:
-    """Return the columns of a batch that are read.
+    """Check a batch and return the columns to read.
 
     Args:
         batch: The batch.
-        may_be_unchanged: Whether devices without resources have not changed.
-        is_past: Whether it shows an earlier instant, for which ``subscribed`` is unknown.
+        may_be_unchanged: Whether devices without resources count as unchanged devices.
+        is_past: Whether the batch shows an earlier time, for which ``subscribed`` is unknown.
 
     Raises:
         ContractError: The batch contradicts itself, or a member is missing.
-        pyarrow.ArrowInvalid: It is damaged.
+        pyarrow.ArrowInvalid: The batch is damaged.
     """
     batch.validate(full=True)
     if not batch.num_rows:
@@ -154,11 +155,11 @@ def _check_resources(resources: pa.StructArray, counts: np.ndarray, *, is_past: 
 
 def _require_paths_once(indices: np.ndarray, counts: np.ndarray, word_count: int) -> None:
     begins = np.cumsum(counts) - counts
-    # One element more: a last device without resources begins after the last index.
+    # There is one additional element, because a last device without resources begins after the last index.
     is_rising = np.ones(len(indices) + 1, np.bool_)
     np.greater(indices[1:], indices[:-1], out=is_rising[1:-1])
     is_rising[begins] = True
-    # They rise within each device if the dictionary is in the order of a device with all paths.
+    # The indices rise within each device if the dictionary has the order of a device with all paths.
     if not is_rising.all():
         devices = np.repeat(np.arange(len(counts)), counts)
         _require_once("a resource of a device", devices * word_count + indices)
@@ -181,7 +182,10 @@ def _check_desired(lists: pa.ListArray, counts: np.ndarray) -> None:
 
 
 def _check_members(struct: pa.StructArray) -> None:
-    """Check the instants and the numbers of a part; a service may leave out some and send others."""
+    """Check the times and numbers of reported or desired values.
+
+    A service may omit some members and send others.
+    """
     for field in struct.type:
         if field.type == INSTANT:
             require_instants(field.name, struct.field(field.name))
@@ -193,7 +197,7 @@ def _require_once(subject: str, keys: np.ndarray) -> None:
     if not len(keys):
         return
     if keys.max() < _MOST_FLAGS:
-        # Sorting them would take a third of the time of reading a snapshot.
+        # Sorting the keys would take a third of the time that is needed to read a snapshot.
         is_there = np.zeros(keys.max() + 1, np.bool_)
         is_there[keys] = True
         count = int(np.count_nonzero(is_there))
@@ -204,9 +208,9 @@ def _require_once(subject: str, keys: np.ndarray) -> None:
 
 
 def _is_like(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Return whether a type has all expected fields, each once and of its type.
+    """Return whether a type has all expected fields exactly once, each with the expected type.
 
-    A struct may have more fields, or lack an extension.
+    A struct may have additional fields, and may lack the fields that older services do not send.
     """
     if pa.types.is_list(expected) and pa.types.is_list(found):
         return _is_like(found.value_type, expected.value_type)

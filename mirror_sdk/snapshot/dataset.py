@@ -1,8 +1,9 @@
-"""A snapshot on disk: a folder of Parquet files, each with the devices of a range of ids.
+"""A snapshot on disk, as a folder of Parquet files. Each file has the devices of a range of ids.
 
-``part-00001.parquet`` and so on contain the rows, by device and path. ``part-00000.parquet`` has no rows. It contains
-the metadata of the whole table, which pandas and Arrow read from the first file, and which is known last.
-``_snapshot.json`` lists the files; pandas and Arrow skip names with an underscore when they read the folder.
+``part-00001.parquet`` and so on contain the rows, sorted by device and path. ``part-00000.parquet`` has no rows. It
+contains the metadata of the entire table, because pandas and Arrow read the metadata from the first file. It is a
+separate file, because the metadata are known only at the end. ``_snapshot.json`` lists the files. pandas and Arrow
+ignore it when they read the folder, because its name starts with an underscore.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DatasetFile(BaseModel):
 
 
 class _Metadata(BaseModel):
-    """The metadata of a dataset, of which only this member is read here."""
+    """The metadata of a dataset. Only this member is read here."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow")
 
@@ -58,7 +59,7 @@ class _Metadata(BaseModel):
 
 
 class _Contents(BaseModel):
-    """The complete list of files."""
+    """The complete list of the files of a dataset."""
 
     version: Literal[1]
     metadata: _Metadata = Field(alias="about")
@@ -66,21 +67,21 @@ class _Contents(BaseModel):
 
 
 class SnapshotDataset(JsonForm):
-    """A dataset of ``client.fleet.dataset()``.
+    """A dataset written by ``client.fleet.dataset()``.
 
-    pandas, Arrow and Dask can read the folder without it. This class checks that it is complete, and gives its
-    metadata.
+    pandas, Arrow and Dask can read the folder without this class. The class checks that the dataset is complete, and
+    provides its metadata.
 
     Args:
-        folder: The folder.
+        folder: The path of the folder.
 
     Raises:
         InvalidValue: The folder is not a dataset, or a file is missing or cut off.
 
     Attributes:
-        path: The folder.
+        path: The path of the folder.
         metadata: The metadata, as in ``attrs["mirror"]`` of a snapshot.
-        files: The files with rows, by device id.
+        files: The files with rows, sorted by device id.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -126,7 +127,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def head(self) -> Path:
-        """The file without rows, which has the columns and the metadata.
+        """The file that has no rows, but the columns and the metadata.
 
         >>> client.fleet.dataset(folder / "fleet").head.name
         'part-00000.parquet'
@@ -135,7 +136,7 @@ class SnapshotDataset(JsonForm):
 
     @property
     def paths(self) -> list[Path]:
-        """The files with rows. If the dataset has no rows, its only file.
+        """The files with rows. If there are none, the file without rows.
 
         >>> [path.name for path in client.fleet.dataset(folder / "fleet", devices_per_file=1).paths]
         ['part-00001.parquet', 'part-00002.parquet']
@@ -143,7 +144,7 @@ class SnapshotDataset(JsonForm):
         return [self.path / file.name for file in self.files] or [self.head]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the path, the size and the metadata, for any JSON encoder.
+        """Return the path, the size and the metadata as a JSON-compatible dictionary.
 
         >>> client.fleet.dataset(folder / "fleet").to_dict()["rows"]
         4
@@ -170,24 +171,27 @@ class SnapshotDataset(JsonForm):
 
 
 class DatasetWriter:
-    """Writes a dataset into a temporary folder, which is renamed when it is complete and on disk.
+    """A writer of a dataset.
+
+    It writes into a temporary folder, which is renamed when the dataset is complete and on disk.
 
     Args:
-        folder: The folder; it is created if necessary.
-        devices_per_file: The maximum number of devices with rows of a file.
-        raw: Whether to add the payloads.
-        tz: Time zone of the time columns.
-        overwrite: Whether another dataset may be replaced.
+        folder: The path of the folder, which is created if necessary.
+        devices_per_file: The maximum number of devices with rows in a file.
+        raw: Whether to add the columns with payloads.
+        tz: The time zone of the time columns.
+        overwrite: Whether another dataset in the folder may be replaced.
 
     Raises:
         InvalidValue: The folder contains something else, ``devices_per_file`` is below 1, or ``tz`` is not a time zone.
-        OSError: The folder cannot be read. When the writer is entered: it cannot be written.
+        OSError: The folder cannot be read. When the context manager is entered, it means that the folder cannot be
+            written.
     """
 
     def __init__(
         self, folder: str | os.PathLike[str], *, devices_per_file: int, raw: bool, tz: str | None, overwrite: bool
     ) -> None:
-        # A link remains; its target is replaced.
+        # A symbolic link remains, and its target is replaced.
         self._folder = Path(folder).resolve()
         if devices_per_file < 1:
             raise InvalidValue(f"devices_per_file={devices_per_file} must be 1 or more")
@@ -213,11 +217,11 @@ class DatasetWriter:
 
     @property
     def rows(self) -> int:
-        """The number of rows that were added."""
+        """The number of rows that were added so far."""
         return sum(file.rows for file in self._files)
 
     def add(self, table: pa.Table) -> None:
-        """Write the rows of the next devices; all rows of a device come at once."""
+        """Write the rows of the next devices. All rows of a device must be in the same table."""
         begins = _begins(table)
         while begins:
             writer = self._writer or self._open_file(table["device_id"][begins[0]].as_py())
@@ -226,12 +230,12 @@ class DatasetWriter:
             batch, begins = begins[:count], begins[count:]
             end = begins[0] if begins else table.num_rows
             part = table.slice(batch[0], end - batch[0])
-            # A slice still has the categories of the whole batch.
+            # A slice still has the categories of the entire batch.
             self._waiting.append(part if part.num_rows == table.num_rows else reencoded(part))
             file.last = part["device_id"][-1].as_py()
             file.devices += len(batch)
             file.rows += part.num_rows
-            # Many small groups would make the files larger, and slower to read.
+            # Many small row groups would make the files larger and slower to read.
             if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
                 self._write_group(writer)
             if file.devices == self._devices_per_file:
@@ -241,17 +245,17 @@ class DatasetWriter:
         """Move the complete dataset to its folder.
 
         Args:
-            metadata: Its metadata.
+            metadata: The metadata of the table.
 
         Raises:
-            OSError: The dataset could not be written, or the folder was created in the meantime.
+            OSError: The dataset could not be written, or another process created the folder in the meantime.
         """
         self._close_file()
         with pq.ParquetWriter(self._partial / _FIRST, self._schema_with(metadata)) as first:
             first.write_table(self._empty.cast(first.schema))
         contents = _Contents(version=_VERSION, about=_Metadata.model_validate(metadata), files=self._files)
         (self._partial / _LIST).write_text(contents.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
-        # The files with rows are on disk already. All have to be before the folder gets its name.
+        # The files with rows are already on disk. All files must be on disk before the folder gets its name.
         for name in (_FIRST, _LIST):
             fsync(self._partial / name)
         _replace_folder(self._partial, self._folder)
@@ -268,7 +272,7 @@ class DatasetWriter:
         self._waiting.clear()
 
     def _close_file(self) -> None:
-        """Close the open file, if there is one; it is on disk when this returns."""
+        """Close the open file, if there is one. The file is on disk when the method returns."""
         if self._writer is None:
             return
         if self._waiting:
@@ -278,7 +282,7 @@ class DatasetWriter:
         fsync(self._partial / self._files[-1].name)
 
     def _schema_with(self, metadata: Mapping[str, object]) -> pa.Schema:
-        """Return the schema with the metadata from which pandas restores the same columns."""
+        """Return the schema with the metadata that pandas needs to restore the same columns."""
         of_schema = to_arrow(to_frame(self._empty, metadata, tz=self._tz)).schema.metadata
         fields = [
             field.with_type(pa.timestamp("ms", tz=self._tz)) if self._tz and field.type == INSTANT else field
@@ -288,7 +292,7 @@ class DatasetWriter:
 
 
 def _begins(table: pa.Table) -> list[int]:
-    """Return the first row of each device."""
+    """Return the index of the first row of each device."""
     if not table.num_rows:
         return []
     codes = table["device_id"].combine_chunks().indices.to_numpy()
@@ -308,20 +312,23 @@ def _require_free(folder: Path, *, overwrite: bool) -> None:
 
 
 def _hidden_path(folder: Path, purpose: str) -> Path:
-    """Return a unique hidden path on the same disk."""
+    """Return a unique hidden path on the same file system."""
     return folder.parent / f".{folder.name}-{uuid.uuid4().hex[:12]}.{purpose}"
 
 
 def _replace_folder(partial: Path, folder: Path) -> None:
-    """Replace a folder. A reader sees the old folder or the new folder, or for a moment no folder."""
+    """Replace a folder.
+
+    A reader sees the old or the new folder, or no folder for a short time.
+    """
     old: Path | None = None
     if (folder / _LIST).exists():
         old = folder.replace(_hidden_path(folder, "replaced"))
     elif folder.exists():
-        # It is empty, and rmdir() fails if another process has written into it in the meantime.
+        # The folder is empty. rmdir() fails if another process has written into it in the meantime.
         folder.rmdir()
     partial.replace(folder)
-    # The new name has to be on disk before the old files are deleted: a power failure must not lose both.
+    # The new name must be on disk before the old files are deleted, because a power failure must not lose both.
     fsync(folder.parent)
     if old is not None:
         shutil.rmtree(old, ignore_errors=True)

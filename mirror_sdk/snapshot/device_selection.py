@@ -1,4 +1,7 @@
-"""The devices and resources of a snapshot: checked, sent, and stored with its table."""
+"""The devices and resources of a snapshot.
+
+The selection is checked, sent to the service, and stored with the table.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,20 @@ from mirror_sdk._protocol import operations as _operations
 from mirror_sdk.object_definitions import SENSOR_UNITS
 
 MAX_IDS_PER_URL = 100
-"""The most device ids in a URL that every proxy accepts. More devices are selected by the client."""
+"""The maximum number of device ids in a URL that every proxy accepts.
+
+If there are more, the client selects the devices.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The devices and resources of a snapshot.
+    """The selected devices and resources of a snapshot.
 
     Attributes:
-        filters: Conditions on devices, as they are sent.
-        device_ids: Only these devices; ``None`` for all.
-        paths: Path patterns; ``None`` for every resource.
+        filters: The conditions on devices, in the form in which they are sent.
+        device_ids: The ids of the selected devices; ``None`` for all.
+        paths: The path patterns; ``None`` for every resource.
     """
 
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -38,11 +44,11 @@ class Selection:
         filters: Mapping[str, object] | None,
         device_ids: Iterable[str] | None = None,
     ) -> Selection:
-        """Check the arguments of a caller.
+        """Return the selection for the arguments of a caller, after checking them.
 
         Raises:
             TypeError: A pattern is not a string.
-            ValueError: A time in ``filters`` has no zone, or there are several values without ``in``.
+            ValueError: A time in ``filters`` has no time zone, or there are several values without ``in``.
             InvalidValue: A pattern is invalid.
         """
         conditions = _operations.conditions(
@@ -55,7 +61,7 @@ class Selection:
         )
 
     def to_metadata(self) -> dict[str, object]:
-        """Return the form for the metadata of a table, from which ``Selection(**metadata)`` restores it."""
+        """Return the selection for the metadata of a table. ``Selection(**metadata)`` restores it."""
         return {
             "filters": dict(self.filters),
             "device_ids": None if self.device_ids is None else list(self.device_ids),
@@ -63,7 +69,7 @@ class Selection:
         }
 
     def between(self, after: str | None, last: str | None) -> Selection:
-        """Return the selection of the devices with ids after one id and up to another."""
+        """Return the selection of the devices whose ids come after one id, up to and including another."""
         bounded = dict(self.filters)
         if after is not None:
             bounded["id__gt"] = max(after, bounded.get("id__gt", after))
@@ -73,12 +79,12 @@ class Selection:
 
     @property
     def names_devices(self) -> bool:
-        """True if it has devices but no conditions; in this case each of the devices must exist."""
+        """Whether the selection has device ids but no conditions. In this case, each of the devices must exist."""
         return self.device_ids is not None and not self.filters
 
     @property
     def sent_filters(self) -> dict[str, str]:
-        """The conditions to send."""
+        """The conditions to send to the service."""
         # Devices that are not sent as a condition are selected from the response.
         if self.device_ids is None or len(self.device_ids) > MAX_IDS_PER_URL or "id__in" in self.filters:
             return dict(self.filters)
@@ -86,7 +92,7 @@ class Selection:
 
     @property
     def sent_paths(self) -> list[str]:
-        """The patterns to send: the selected resources, and the resources that name their units."""
+        """The patterns to send, including those of resources that contain the units of the selected resources."""
         patterns = self.paths or ()
         units = (
             "/".join([*pattern.split("/")[:3], str(SENSOR_UNITS)]) for pattern in patterns if pattern.count("/") > 2
@@ -94,7 +100,7 @@ class Selection:
         return list(dict.fromkeys([*patterns, *units]))
 
     def ids_among(self, listed: Sequence[str]) -> Sequence[str]:
-        """Return the selected ones of the devices that meet the conditions."""
+        """Return those of the listed devices that are selected. ``listed`` are the devices that meet the conditions."""
         if self.device_ids is None:
             return listed
         selected = set(self.device_ids)

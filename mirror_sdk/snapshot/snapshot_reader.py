@@ -1,4 +1,4 @@
-"""Reads a snapshot while it arrives, and rejects a snapshot that is cut off or damaged."""
+"""A reader that processes a snapshot while it arrives. It rejects a response that is cut off or damaged."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SnapshotResult:
     """The metadata of a snapshot.
 
     Attributes:
-        taken_at: The instant of the snapshot, by the service's clock. If devices were fetched one by one, this is the
-            earliest of their instants. ``None`` without devices.
+        taken_at: The time of the snapshot, by the service's clock. If devices were fetched one by one, it is the
+            earliest time of their reads, or ``None`` if there are no devices.
         device_count: The number of devices.
-        revision: Number of the mirror's last change; ``None`` if devices were fetched one by one.
-        seq: Number of the last entry in the application's notification log.
-        unchanged: Ids of the devices that have not changed.
-        missing: Ids of the requested devices that do not exist.
+        revision: The number of the last change of the mirror; ``None`` if devices were fetched one by one.
+        seq: The number of the last entry in the application's notification log.
+        unchanged: The ids of the devices that have not changed.
+        missing: The ids of the requested devices that do not exist.
     """
 
     taken_at: str | None
@@ -63,12 +63,12 @@ class SnapshotResult:
 
 
 TableSink: TypeAlias = Callable[[pa.Table], object]
-"""Accepts tables of batches of devices, in the order of their ids."""
+"""A function that accepts tables of batches of devices, in the order of the device ids."""
 
 
 @dataclass(slots=True)
 class _DeviceReader:
-    """Makes tables of batches of devices, and counts the devices."""
+    """A builder of tables from batches of devices, which also counts the devices."""
 
     request: SnapshotRequest
     unchanged: set[str] = field(default_factory=set)
@@ -81,8 +81,8 @@ class _DeviceReader:
         """Check a batch and return the rows of the selected devices.
 
         Raises:
-            ContractError: The batch violates the interface, or was not requested.
-            pyarrow.ArrowInvalid: It is damaged.
+            ContractError: The batch violates the interface, or has rows that were not requested.
+            pyarrow.ArrowInvalid: The batch is damaged.
             UnexpectedResponse: A device was not requested.
         """
         request, selection = self.request, self.request.selection
@@ -93,7 +93,7 @@ class _DeviceReader:
             require_matches(selection.sent_filters, "endpoint_name", batch.column("endpoint_name").to_pylist())
         if selection.sent_paths:
             _require_paths_match(selection.sent_paths, batch)
-        # The service announces all devices that it sends, also those that are left out below.
+        # The service announces the number of all devices that it sends, including those that are omitted below.
         self.received += batch.num_rows
         if selection.device_ids is not None:
             batch = batch.filter(pc.is_in(batch.column("device_id"), pa.array(selection.device_ids, pa.string())))
@@ -108,9 +108,9 @@ class _DeviceReader:
         return state_of_batch(batch, paths=selection.paths, raw=request.raw)
 
     def _check_order(self, device_ids: pa.StringArray) -> None:
-        """Check that each device comes once: they are sorted by id."""
+        """Check that each device occurs only once, by checking that the devices are sorted by id."""
         ids = pa.concat_arrays([pa.array([self.last_id]), device_ids])
-        # Arrow compares the bytes in UTF-8, which sort like the characters.
+        # Arrow compares the bytes in UTF-8, which have the same order as the characters.
         last = pc.index(pc.less(ids[:-1], ids[1:]), value=False).as_py()
         if last >= 0:
             raise ContractError(
@@ -122,12 +122,12 @@ class _DeviceReader:
 def read_snapshot(
     request: SnapshotRequest, sink: TableSink, max_bytes: int, headers: Mapping[str, str], body: BufferedReader[Any]
 ) -> SnapshotResult:
-    """Read a response to its end and pass its rows on while they arrive.
+    """Read a response to its end and pass its rows to the sink while they arrive.
 
     Raises:
         ConnectionFailed: The response was cut off, so rows are missing.
-        UnexpectedResponse: The response is damaged or not a snapshot, announces another number of devices, or is
-            larger than ``max_bytes`` after decompression.
+        UnexpectedResponse: The response is damaged or is not a snapshot, it announces another number of devices, or it
+            is larger than ``max_bytes`` after decompression.
     """
     limit = SizeLimit(max_bytes)
     read = _DeviceReader(request)
@@ -174,7 +174,7 @@ def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
         raise UnexpectedResponse(
             f"requested the changes since revision {request.revision}, but the snapshot has revision {end.revision}"
         )
-    # A snapshot of the past has no revision, since no refresh can start from it.
+    # A snapshot of the past has no revision, because no refresh can start from it.
     if request.as_of is not None and end.revision is not None:
         raise UnexpectedResponse(
             "requested the state at an earlier instant, but the snapshot has the current one: this version of the"
@@ -183,7 +183,7 @@ def _check_end(request: SnapshotRequest, end: SnapshotEnd) -> None:
 
 
 def _total_of(headers: Mapping[str, str]) -> int | None:
-    """Return the announced number of devices."""
+    """Return the announced number of devices, or ``None`` if there is no such header."""
     total = headers.get(TOTAL_HEADER, "")
     return int(total) if total.isdecimal() and len(total) <= _MAX_TOTAL_DIGITS else None
 
@@ -226,15 +226,17 @@ def _members(part: Literal["reported", "desired"], value: Reported | Desired) ->
 
 
 def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | None:
-    """Return the form to request after an HTTP error, ``None`` if the service has no snapshots at all.
+    """Return the form to request after an HTTP error.
+
+    The result is ``None`` if the service does not support snapshots at all.
 
     Raises:
-        APIError: The error itself, if another form would not help.
-        NoHistory: An earlier instant was requested, and the service has no history.
+        APIError: The argument ``error``, if another form would not help.
+        NoHistory: An earlier time was requested, and the service has no history.
     """
     if error.status == 406 and form == ARROW:
         return NDJSON
-    # Read one by one, devices have only their current state.
+    # If devices are read one by one, only their current state is available.
     if request.as_of is not None:
         raise error_without_history(error) from error
     if error.status in {404, 405}:
@@ -248,8 +250,11 @@ def next_form(request: SnapshotRequest, form: str, error: APIError) -> str | Non
 
 
 def error_without_history(error: APIError) -> APIError:
-    """Return the error of a service whose version may have no history: :class:`NoHistory` if it is one."""
-    # A service that knows the request gives the reason.
+    """Return the error to raise for a service that may have no history.
+
+    The result is :class:`NoHistory` if the version of the service is the reason.
+    """
+    # A service that supports the request gives a reason.
     is_unknown = error.status in {404, 405} or any(field.name == "as_of" for field in error.fields)
     if isinstance(error, NoHistory | BeforeHistory) or error.reason is not None or not is_unknown:
         return error

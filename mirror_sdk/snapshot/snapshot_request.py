@@ -1,4 +1,4 @@
-"""The requests for a snapshot, and for any table that arrives as a stream."""
+"""The requests for a snapshot, and for any other table that arrives as a stream."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class StreamRequest:
     """A request for a table that arrives as a stream.
 
     Attributes:
-        selection: The devices and resources.
-        server: Address of the service.
-        compression: The compression of an Arrow stream; ``None`` selects ``none`` on this machine, else ``lz4``.
-        max_retries: How often the request is repeated while the service is busy or unreachable; ``None`` uses the
-            client's setting.
+        selection: The selected devices and resources.
+        server: The address of the service.
+        compression: The compression of an Arrow stream. ``None`` selects ``none`` if the service is on this machine,
+            else ``lz4``.
+        max_retries: The number of times that the request is repeated while the service is busy or unreachable. ``None``
+            uses the setting of the client.
     """
 
     selection: Selection
@@ -36,11 +37,11 @@ class StreamRequest:
     def streamed(
         self, route: str, form: str, params: Mapping[str, str | int | Sequence[str] | None]
     ) -> Operation[None]:
-        """Return the operation for a response of this media type, which is read while it arrives."""
+        """Return the operation that requests a response of this media type and reads it while it arrives."""
         headers = {"Accept": form}
         if form == ARROW:
             params = {**params, "compression": self.compression or ("none" if is_loopback(self.server) else "lz4")}
-            # The stream itself is compressed.
+            # HTTP compression is not needed, because the stream itself is compressed.
             headers["Accept-Encoding"] = "identity"
         sent = {**self.selection.sent_filters, **{name: one for name, one in params.items() if one is not None}}
         return Operation("GET", route, nothing, params=sent, headers=headers, max_retries=self.max_retries)
@@ -48,13 +49,13 @@ class StreamRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRequest(StreamRequest):
-    """A request for a snapshot, and the form of its table.
+    """A request for a snapshot, and the options of its table.
 
     Attributes:
-        raw: Whether to add the payloads.
-        tz: Time zone of the time columns.
-        revision: The revision of an earlier table, to fetch only what has changed since then.
-        as_of: An earlier instant; ``None`` for the current state.
+        raw: Whether to add the columns with payloads.
+        tz: The time zone of the time columns.
+        revision: The revision of an earlier table, to fetch only the changes since then.
+        as_of: An earlier point in time; ``None`` for the current state.
     """
 
     raw: bool = False
@@ -63,7 +64,7 @@ class SnapshotRequest(StreamRequest):
     as_of: datetime | None = None
 
     def operation(self, form: str) -> Operation[None]:
-        """Return the operation for a response of this media type."""
+        """Return the operation that requests a response of this media type."""
         as_of = None if self.as_of is None else write_timestamp(self.as_of)
         params = {"path": self.selection.sent_paths, "changed_after": self.revision, "as_of": as_of}
         return self.streamed(routes.SNAPSHOT, form, params)

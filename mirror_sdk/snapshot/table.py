@@ -1,4 +1,4 @@
-"""The table of a snapshot: its metadata, and its refresh."""
+"""The table of a snapshot, with its metadata and its refresh."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def snapshot_tables(
     request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> tuple[list[pa.Table], dict[str, object]]:
-    """Return the chunks of the state table, at least one, and its metadata."""
+    """Return the chunks of the state table, of which there is at least one, and its metadata."""
     metadata = snapshot_metadata(request, result, sum(table.num_rows for table in tables))
     return tables or [concatenated([], raw=request.raw)], metadata
 
@@ -45,7 +45,7 @@ def snapshot_metadata(request: SnapshotRequest, result: SnapshotResult, rows: in
 
 
 def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
-    """Return the request for what changed since a table was taken.
+    """Return the request for the changes since a table was fetched.
 
     Raises:
         InvalidValue: The table is not a complete snapshot.
@@ -75,7 +75,7 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
             raw="reported_raw" in frame,
             # A table without times is refreshed in UTC.
             tz=str(frame["reported_at"].dt.tz) if "reported_at" in frame else "UTC",
-            # Of a table that has lost columns, all rows are fetched again.
+            # If the table has lost columns, all rows are fetched again.
             revision=metadata["revision"] if _has_all(frame) else None,
         )
     except (AttributeError, LookupError, TypeError) as exc:
@@ -87,10 +87,10 @@ def _has_all(frame: pd.DataFrame) -> bool:
 
 
 def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
-    """Return the request for the complete table if the service does not know its revision.
+    """Return the request for the complete table if the service does not recognize the revision.
 
     Raises:
-        APIError: The error itself, if it has any other reason.
+        APIError: The argument ``error``, if the service reported a different error.
     """
     if error.reason != REVISION_BEYOND_MIRROR:
         raise error
@@ -104,7 +104,9 @@ def full_request(request: SnapshotRequest, error: APIError) -> SnapshotRequest:
 def refreshed(
     frame: pd.DataFrame, request: SnapshotRequest, result: SnapshotResult, tables: list[pa.Table]
 ) -> pd.DataFrame:
-    """Return the table that a new snapshot would have returned. The list of tables is emptied.
+    """Return the table that a new snapshot would have returned.
+
+    The list of tables is emptied to save memory.
 
     Raises:
         InvalidValue: ``tz`` is not a time zone.
@@ -123,5 +125,5 @@ def _merged(
     before = pa.Table.from_pandas(frame, schema=table.schema, preserve_index=False)
     unchanged = before.filter(pc.is_in(before["device_id"], pa.array(sorted(result.unchanged), pa.string())))
     rows = pa.concat_tables([unchanged, table]).unify_dictionaries()
-    # Each device is in only one of the two, with its rows in order.
+    # Each device is in only one of the two tables, with its rows in order.
     return [reencoded(rows.take(pc.sort_indices(rows["device_id"].cast(pa.string()))))]

@@ -1,4 +1,4 @@
-"""Test support: pytest fixtures with a mirror in the process, faults, cassettes, and conformance tests."""
+"""Test support: pytest fixtures with a mirror inside the test process, faults, cassettes, and conformance tests."""
 
 import sys
 from importlib import import_module
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Clock", "Fault", "Faults", "FleetDevice", "Mirror"]
 
-# Loaded when they are first used: pytest loads this package with the plugin in it, in every project.
+# These names are loaded on first use, because pytest loads this package, which contains the plugin, in every project.
 _MODULES = {"Clock": "clock", "Fault": "fault", "Faults": "faults", "FleetDevice": "device", "Mirror": "mirror"}
 
 if not TYPE_CHECKING:  # which would believe that there are names of any spelling

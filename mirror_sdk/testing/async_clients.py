@@ -1,4 +1,4 @@
-"""The client of the SDK for tests, in which pauses after failures take no time."""
+"""A client of the SDK for tests, in which pauses after failures take no time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk.config import ClientSettings
 
 _REAL_SECONDS = 0.01
-"""The longest real pause, so that a client whose every request fails does not keep a core busy."""
+"""The longest real pause in seconds.
+
+It prevents a client whose requests all fail from keeping a CPU core busy.
+"""
 
 
 class Pauses:
-    """A clock that follows real time, but skips pauses."""
+    """A clock that follows real time but skips pauses."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0
 
     def now(self) -> float:
-        """Return the seconds of the clock."""
+        """Return the time of the clock in seconds."""
         return time.monotonic() + self._skipped_seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Skip a pause."""
+        """Skip a pause, and advance the clock by its length."""
         self._skipped_seconds += seconds
         await asyncio.sleep(min(seconds, _REAL_SECONDS))
 
@@ -41,7 +44,7 @@ class _UnpausedSession(AsyncClientSession):
         self.sender._sleep = self._pauses.sleep
 
     def new_log_reader(self, after: int | None) -> AsyncLogReader:
-        """A reader that jumps over pauses."""
+        """Return a reader of the notification log that skips pauses."""
         return AsyncLogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 

@@ -1,4 +1,4 @@
-"""The command ``mirror-benchmarks``: measures a mirror on this machine."""
+"""The command ``mirror-benchmarks``, which measures the performance of a mirror on this machine."""
 
 import runpy
 import sys
@@ -12,7 +12,7 @@ def main() -> None:
     """Run the benchmarks of the package, or the benchmarks of the checkout from which it is installed.
 
     Raises:
-        SystemExit: The benchmarks ended, a package is not installed, or this is not Linux.
+        SystemExit: The benchmarks ended, a package is not installed, or the operating system is not Linux.
     """
     if sys.platform != "linux":
         sys.exit("mirror-benchmarks gives each process its own cores, which needs Linux")

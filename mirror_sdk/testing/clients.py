@@ -1,5 +1,5 @@
 # Made from async_clients.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""The client of the SDK for tests, in which pauses after failures take no time."""
+"""A client of the SDK for tests, in which pauses after failures take no time."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk.config import ClientSettings
 
 _REAL_SECONDS = 0.01
-"""The longest real pause, so that a client whose every request fails does not keep a core busy."""
+"""The longest real pause in seconds.
+
+It prevents a client whose requests all fail from keeping a CPU core busy.
+"""
 
 
 class Pauses:
-    """A clock that follows real time, but skips pauses."""
+    """A clock that follows real time but skips pauses."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0
 
     def now(self) -> float:
-        """Return the seconds of the clock."""
+        """Return the time of the clock in seconds."""
         return time.monotonic() + self._skipped_seconds
 
     def sleep(self, seconds: float) -> None:
-        """Skip a pause."""
+        """Skip a pause, and advance the clock by its length."""
         self._skipped_seconds += seconds
         time.sleep(min(seconds, _REAL_SECONDS))
 
@@ -41,7 +44,7 @@ class _UnpausedSession(ClientSession):
         self.sender._sleep = self._pauses.sleep
 
     def new_log_reader(self, after: int | None) -> LogReader:
-        """A reader that jumps over pauses."""
+        """Return a reader of the notification log that skips pauses."""
         return LogReader(self.sender.send, after=after, clock=self._pauses.now, sleep=self._pauses.sleep)
 
 

@@ -1,4 +1,4 @@
-"""The clock of a mirror under test. It stands still until it is advanced."""
+"""The clock of a mirror under test. It stands still until the test advances it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from datetime import datetime, timedelta
 from mirror_sdk.simulator.simulator import Simulator
 
 Duration = float | str | timedelta
-"""Seconds, a string such as ``"1h 30min"``, or a timedelta."""
+"""A duration: a number of seconds, a string such as ``"1h 30min"``, or a timedelta."""
 
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86400}
 _DURATION_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)(?![a-z])\s*", re.ASCII)
 
 
 def seconds_of(duration: Duration) -> float:
-    """Return the seconds of a duration.
+    """Convert a duration to seconds.
 
     Raises:
-        ValueError: The text is not a duration; the message shows the format.
+        ValueError: The string is not a duration. The message shows the format.
     """
     if isinstance(duration, timedelta):
         return duration.total_seconds()
@@ -34,10 +34,10 @@ def seconds_of(duration: Duration) -> float:
 
 
 class Clock:
-    """The time of a mirror under test. It stands still until you call :meth:`advance`.
+    """The clock of a mirror under test. It stands still until you call :meth:`advance`.
 
-    Timestamps, expiry, retention and simulated devices follow it. Only open polls follow real time, because the client
-    waits for them.
+    Timestamps, expiry, retention and simulated devices follow this clock. Only open polls follow real time, because the
+    client waits for them in real time.
     """
 
     def __init__(self, simulator: Simulator, moved: Callable[[], object]) -> None:
@@ -52,16 +52,17 @@ class Clock:
         return self._simulator.get_clock()
 
     def advance(self, duration: Duration) -> datetime:
-        """Advance the clock. Everything that becomes due happens before this returns.
+        """Advance the clock. Everything that becomes due happens before the method returns.
 
         Args:
-            duration: Seconds, a string such as ``"1h"``, or a timedelta; more than 0 and at most 366 days.
+            duration: A number of seconds, a string such as ``"1h"``, or a timedelta. It must be more than 0 and at most
+                366 days.
 
         Returns:
             The new time, in UTC.
 
         Raises:
-            ValueError: ``duration`` is not a duration, or out of this range.
+            ValueError: ``duration`` is not a duration, or it is out of range.
         """
         now = self._simulator.advance(seconds_of(duration))
         self._moved()

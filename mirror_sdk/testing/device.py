@@ -1,4 +1,4 @@
-"""The handle of a simulated device in a test."""
+"""A handle for a simulated device in a test."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mirror_sdk.wire.simulator import SimulatorDevice
 
 @dataclass(frozen=True, slots=True)
 class FleetDevice:
-    """A simulated device, and the methods to control it.
+    """A simulated device, with methods to control it.
 
     Attributes:
-        id: Its device id.
-        endpoint_name: Its endpoint name, such as ``light-01``.
-        endpoint_type: Its endpoint type, such as ``Light``.
-        queue_mode: Whether the device sleeps between contacts. If so, requests wait for its next contact.
-        paths: The resource paths it had when it was added.
+        id: The device id.
+        endpoint_name: The endpoint name, such as ``light-01``.
+        endpoint_type: The endpoint type, such as ``Light``.
+        queue_mode: Whether the device sleeps between contacts. If it does, requests wait for its next contact.
+        paths: The resource paths that the device had when it was added.
     """
 
     id: str
@@ -29,22 +29,27 @@ class FleetDevice:
 
     @classmethod
     def of(cls, device: SimulatorDevice, simulator: Simulator) -> FleetDevice:
-        """Return the handle of a device from the list of the simulator."""
+        """Return the handle of a device that the simulator lists."""
         paths = tuple(resource.path for resource in device.resources)
         return cls(device.id, device.endpoint_name, device.endpoint_type, device.queue_mode, paths, simulator)
 
     def values(self) -> dict[str, str]:
-        """Return the values that the device has now, as strings by path. The mirror may have older values, or none."""
+        """Return the current values of the device as strings, by path.
+
+        The mirror may have older values or no values.
+        """
         device = next(device for device in self._simulator.list_devices() if device.id == self.id)
         return {resource.path: resource.value for resource in device.resources}
 
     def set_value(self, path: str, value: object) -> None:
-        """Change a value at the device, as a sensor would. The device reports it if the resource is observed.
+        """Change a value on the device, as a sensor would.
+
+        The device reports the value if the resource is observed. See :meth:`mirror_sdk.Simulator.set_value`.
 
         See :meth:`mirror_sdk.Simulator.set_value`.
         """
         self._simulator.set_value(self.id, path, value)
 
     def set_online(self, online: bool) -> None:
-        """Disconnect or reconnect the device. A reconnected device contacts the server at once."""
+        """Disconnect or reconnect the device. A reconnected device contacts the server immediately."""
         self._simulator.set_online(self.id, online)

@@ -1,4 +1,4 @@
-"""A fault: the requests or entries it acts on, how often, and its effect."""
+"""A fault, which defines the affected requests or entries, how often it acts, and its effect."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ Action = Literal["drop", "duplicate", "delay", "reorder", "reject", "silent"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class Fault:
-    """An active fault. It ends after ``times`` times, at :meth:`end`, or at the end of a ``with`` block.
+    """An active fault.
+
+    It ends after it has acted ``times`` times, when :meth:`end` is called, or at the end of a ``with`` block.
 
     Attributes:
-        action: Its effect.
-        target: The kind of message it acts on; ``None`` for a fault of a device.
-        times: The maximum number of times it acts; ``None`` for no limit.
-        path: The path it acts on; ``*`` at its end matches anything.
-        method: The HTTP method it acts on; ``None`` for all.
-        device_id: The device it acts on; ``None`` for all.
-        delay_seconds: The delay of the response.
-        until_at: The end of the delay of the notification channel.
-        acted: The number of times it has acted; not counted for devices and for a delayed channel.
+        action: The effect of the fault.
+        target: The kind of message that it affects; ``None`` for a fault of a device.
+        times: The maximum number of times that it acts; ``None`` for no limit.
+        path: The path that it affects. ``*`` at the end matches anything.
+        method: The HTTP method that it affects; ``None`` for all methods.
+        device_id: The id of the device that it affects; ``None`` for all devices.
+        delay_seconds: The delay of the response, in seconds.
+        until_at: The time at which the delay of the notification channel ends.
+        acted: The number of times that it has acted. Faults of devices and a delayed channel are not counted.
 
     Raises:
         ValueError: ``times`` is below 1.
@@ -57,11 +59,11 @@ class Fault:
 
     @property
     def is_live(self) -> bool:
-        """Whether the fault will act again."""
+        """Whether the fault can act again."""
         return not self._is_ended and (self.times is None or self.acted < self.times)
 
     def end(self) -> None:
-        """Stop acting. Earlier effects remain."""
+        """End the fault. Its earlier effects remain."""
         if not self._is_ended:
             self._is_ended = True
             self._on_end()
@@ -73,7 +75,7 @@ class Fault:
         self.end()
 
     def acts_on_request(self, request: httpx.Request) -> bool:
-        """Return whether the fault acts on this request, and count it."""
+        """Return whether the fault acts on this request, and count the action."""
         is_matched = self.method in {None, request.method} and matches(self.path, request.url.path)
         if is_matched and self.is_live:
             self.acted += 1
@@ -83,7 +85,7 @@ class Fault:
     def affected_entries(self, entries: Iterable[Mapping[str, Any]]) -> list[bool]:
         """Return for each entry whether the fault acts on it.
 
-        An entry counts only once, because every later reader of the log receives the same change.
+        An entry counts only once, because every later reader of the log receives the same changed entry.
         """
         return [self._acts_on(entry) for entry in entries]
 
@@ -99,7 +101,7 @@ class Fault:
         return False
 
     def alter(self, entries: list[Any]) -> list[Any]:
-        """Return the entries of one list of a message with this fault applied."""
+        """Apply the fault to the entries in one list of a message, and return the result."""
         if self.action == "delay":
             return entries
         affected = self.affected_entries(entries)
@@ -117,7 +119,8 @@ class Fault:
 def _reversed(entries: list[Any], affected: list[bool]) -> list[Any]:
     positions = [position for position, is_affected in enumerate(affected) if is_affected]
     numbers = list(dict.fromkeys(entries[position].get("seq") for position in positions))
-    # A number belongs to a position in the log, so the entries swap their numbers. A repeated entry repeats it.
+    # A number belongs to a position in the log, so the entries exchange their numbers. A repeated entry has its number
+    # twice.
     renumbered = dict(zip(numbers, reversed(numbers), strict=True))
     altered = list(entries)
     for position, other in zip(positions, reversed(positions), strict=True):

@@ -1,6 +1,6 @@
-"""Faults that a test sets: between client and server, inside devices, and of the server itself.
+"""Faults that a test injects between client and server, in devices, and in the server itself.
 
-Everything is counted and follows the mirror's clock, so a test sees the same on every run.
+All faults are counted and follow the clock of the mirror, so a test has the same result on every run.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _CONDITIONS: Mapping[tuple[Action, Target], tuple[str, ...]] = {
     ("delay", "notification"): (),
     ("reorder", "notification"): ("path", "device"),
 }
-"""The available faults and the conditions of each."""
+"""The available faults, each with the conditions that it supports."""
 
 
 class Faults:
-    """Injects faults into a mirror under test: in messages, in devices, and in the server.
+    """A set of methods that inject faults into a mirror under test: in messages, in devices, and in the server.
 
-    Faults in notifications only act on polls that send a position, as all clients of this package do.
+    Faults in notifications only affect polls that send a position, as all clients of this package do.
 
     Args:
-        now: Returns the mirror's current time.
-        set_response_mode: Sets how a device responds.
-        id_of: Returns the id of a device from its id, endpoint name or object.
-        restart_server: Stops the server and starts it again.
-        patience_seconds: The seconds that the server waits for the response of a device.
+        now: A function that returns the current time of the mirror.
+        set_response_mode: A function that sets how a device responds.
+        id_of: A function that returns the id of a device from its id, endpoint name or object.
+        restart_server: A function that stops the server and starts it again.
+        patience_seconds: The time for which the server waits for the response of a device, in seconds.
     """
 
     def __init__(
@@ -75,20 +75,21 @@ class Faults:
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Lose messages.
+        """Drop messages, as if they were lost.
 
         Args:
             target: The kind of message. A ``request`` never arrives, and the client sees a failed connection. A
                 ``response`` is lost after the server processed the request. A ``notification`` or an ``async-response``
                 is removed from its message; the client sees no gap.
-            times: The number of messages; ``None`` for all until you end the fault.
-            path: Only messages with this path; ``*`` at the end matches anything. It is the path of the URL for
-                requests and responses (``/v3/*``), and the resource path for notifications.
-            method: Only requests and responses with this HTTP method.
-            device: Only notifications of this device.
+            times: The number of messages to drop. ``None`` drops all messages until you end the fault.
+            path: The path of the affected messages; ``*`` at the end matches anything. For requests and responses, it
+                is the path of the URL (``/v3/*``), and for notifications the resource path. By default, all paths are
+                affected.
+            method: The HTTP method of the affected requests and responses. By default, all methods are affected.
+            device: The device of the affected notifications. By default, all devices are affected.
 
         Raises:
-            ValueError: ``target`` is unknown, or cannot be combined with one of the conditions.
+            ValueError: ``target`` is unknown, or it cannot be combined with one of the conditions.
         """
         return self._add("drop", target, times=times, path=path, method=method, device=device)
 
@@ -101,9 +102,12 @@ class Faults:
         method: str | None = None,
         device: DeviceLike | None = None,
     ) -> Fault:
-        """Deliver messages twice: a ``request`` to the server, other targets of :meth:`drop` to the client.
+        """Deliver messages twice.
 
-        Arguments and errors as for :meth:`drop`.
+        A ``request`` is delivered twice to the server. The other targets of :meth:`drop` are delivered twice to the
+        client.
+
+        For the arguments and errors, see :meth:`drop`.
         """
         return self._add("duplicate", target, times=times, path=path, method=method, device=device)
 
@@ -116,18 +120,19 @@ class Faults:
         path: str | None = None,
         method: str | None = None,
     ) -> Fault:
-        """Deliver messages late, by the mirror's clock.
+        """Deliver messages late. The delay is measured by the clock of the mirror.
 
-        A late ``response`` itself advances the clock, for the server and its devices. If the delay exceeds the client's
-        timeout, the client times out. With ``notification``, the channel delivers nothing until you have advanced the
-        clock by the delay. Then it delivers everything in order.
+        A late ``response`` itself advances the clock for the server and its devices. If the delay exceeds the timeout
+        of the client, the client times out. With ``notification``, the channel delivers nothing until you have advanced
+        the clock by the delay. Then it delivers everything in order.
 
         Args:
-            target: ``response`` or ``notification``. For ``notification``, ``by`` is the only other argument.
-            by: The delay: seconds, a string such as ``"5min"``, or a timedelta.
-            times: The number of responses; ``None`` for all until you end the fault.
-            path: Only responses to this path of the URL, where ``*`` at the end matches anything.
-            method: Only responses to this HTTP method.
+            target: ``response`` or ``notification``. With ``notification``, the only other argument is ``by``.
+            by: The delay as a number of seconds, a string such as ``"5min"``, or a timedelta.
+            times: The number of responses to delay. ``None`` delays all responses until you end the fault.
+            path: The URL path of the affected responses; ``*`` at the end matches anything. By default, all are
+                affected.
+            method: The HTTP method of the affected responses. By default, all are affected.
 
         Raises:
             ValueError: ``by`` is not a duration above 0, or ``target`` cannot be combined with one of the conditions.
@@ -143,12 +148,13 @@ class Faults:
     def reorder(self, count: int = 2, *, path: str | None = None, device: DeviceLike | None = None) -> Fault:
         """Deliver the next notifications in reverse order.
 
-        The channel delivers nothing until there are ``count`` notifications.
+        The channel delivers nothing until it has ``count`` notifications.
 
         Args:
-            count: The number of notifications, at least 2.
-            path: Only notifications of this resource path; ``*`` at the end matches anything.
-            device: Only notifications of this device.
+            count: The number of notifications to reverse, at least 2.
+            path: The resource path of the affected notifications; ``*`` at the end matches anything. By default, all
+                are affected.
+            device: The device of the affected notifications. By default, all devices are affected.
 
         Raises:
             ValueError: ``count`` is too small.
@@ -160,34 +166,40 @@ class Faults:
     # Devices, server
 
     def reject(self, device: DeviceLike) -> Fault:
-        """Make a device reject all requests until you end the fault (``DeviceRequestRejected`` in the client)."""
+        """Make a device reject all requests until you end the fault.
+
+        The client raises ``DeviceRequestRejected``.
+        """
         return self._set_device(device, "reject")
 
     def silence(self, device: DeviceLike) -> Fault:
         """Make a device stop responding until you end the fault.
 
-        A request to the device fails (``DeviceUnavailable``) when the clock has advanced past the time that the server
-        waits for a response. A call that waits for the result, such as ``client.read_value``, advances the clock by
-        this time itself, once for each attempt, and takes no real time.
+        A request to the device fails with ``DeviceUnavailable`` when the clock has advanced past the time for which the
+        server waits for a response. A call that waits for the result, such as ``client.read_value``, itself advances
+        the clock by this time once for each attempt. It takes no real time.
         """
         return self._set_device(device, "silent")
 
     def restart_server(self) -> None:
-        """Stop the server and start it again on the same database; open polls lose their connection."""
+        """Stop the server and start it again with the same database. Open polls lose their connection."""
         self._restart_server()
 
     def clear(self) -> None:
-        """End all faults. The next reader receives the original entries, even those that a fault altered or dropped."""
+        """End all faults.
+
+        The next reader receives the original entries, even if a fault had changed or dropped them.
+        """
         with self._changed:
             ended, self._active = self._active, []
-        # Without the lock, since the fault of a device ends with a request to the server.
+        # This runs without the lock, because ending the fault of a device sends a request to the server.
         for fault in ended:
             fault.end()
 
     # For the transport
 
     def acting_on(self, request: httpx.Request) -> list[Fault]:
-        """Return the faults that act on this request or its response, and count them."""
+        """Return the faults that act on this request or its response, and count the action."""
         with self._changed:
             return [
                 fault
@@ -203,20 +215,20 @@ class Faults:
             return [fault.device_id for fault in silent if fault.device_id is not None]
 
     def is_channel_late(self) -> bool:
-        """Return whether the notification channel is delayed now."""
+        """Return whether the notification channel is currently delayed."""
         with self._changed:
             now = self._now()
             return any(fault.is_live and fault.until_at and now < fault.until_at for fault in self._active)
 
     def is_incomplete(self, message: Mapping[str, Any]) -> bool:
-        """Return whether a message has to wait for notifications that must arrive before its own."""
+        """Return whether a message has to wait for notifications that must be delivered before its own."""
         entries = message.get("notifications", [])
         with self._changed:
             waiting = [fault for fault in self._active if fault.action == "reorder"]
             return any(any(fault.affected_entries(entries)) and fault.is_live for fault in waiting)
 
     def alter(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a notification message with all faults applied."""
+        """Apply all faults to a notification message, and return the result."""
         altered = dict(message)
         with self._changed:
             for key, target in ENTRY_LISTS.items():
@@ -226,14 +238,14 @@ class Faults:
         return {key: entries for key, entries in altered.items() if entries}
 
     def wake(self) -> None:
-        """Wake polls that wait for the channel, so that they check it again."""
+        """Wake polls that wait for the channel, so that they check its state again."""
         with self._changed:
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the clock was advanced or a fault ended, but not longer than ``seconds``."""
+        """Wait until the clock is advanced or a fault ends, but at most ``seconds``."""
         with self._changed:
-            # Checked again under the lock: otherwise a wake() since the last check would be missed.
+            # The state is checked again under the lock. Otherwise a wake() since the last check would be missed.
             if self.is_channel_late():
                 self._changed.wait(seconds)
 

@@ -1,4 +1,7 @@
-"""The real server in the process of a test; the only module of this kit that imports the server."""
+"""The real server in the process of a test.
+
+This is the only module of the test support that imports the server.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,20 @@ _STARTING = threading.Lock()
 
 
 class _Caller(threading.local):
-    """The caller of the app in this thread. Callers in other threads, such as a server in a test, never cancel."""
+    """The caller of the app in this thread.
+
+    Callers in other threads, such as a server in a test, never cancel a request.
+    """
 
     is_canceled: Callable[[], bool] = staticmethod(lambda: False)
 
 
 class InProcessServer(httpx.BaseTransport):
-    """The real server on a database in a folder, with a manual clock, and the transport to it. Nothing is mocked.
+    """The real server with a manual clock and a database in a folder, and the transport to it. Nothing is mocked.
 
     Args:
-        folder: The folder of its database. If the folder has a database, the server continues with it.
-        settings: Further settings, by the names of their fields.
+        folder: The folder of the database. An existing database is used.
+        settings: Further settings of the server, by the names of their fields.
     """
 
     def __init__(self, folder: Path, **settings: Any) -> None:
@@ -47,7 +53,7 @@ class InProcessServer(httpx.BaseTransport):
             "simulate": 0,
             "manual_clock": True,
             "callback_networks": LOOPBACK,
-            # Tests may send many wrong keys.
+            # Tests may send many wrong keys, so such requests are not limited.
             "failed_keys_per_minute": 1_000_000,
             "max_blocking_polls": _MOST_POLLS,
             "poll_share": 1,
@@ -62,12 +68,12 @@ class InProcessServer(httpx.BaseTransport):
 
     @property
     def patience_seconds(self) -> float:
-        """The seconds that the server waits for the response of a device."""
+        """The time for which the server waits for the response of a device, in seconds."""
         return self._settings.answer_timeout_seconds
 
     def start(self) -> None:
-        """Start to serve."""
-        # Two databases cannot be created at the same time: the migrations have process-wide state.
+        """Start the server."""
+        # Two databases cannot be created at the same time, because the migrations have process-wide state.
         with _STARTING:
             self._services = Services(self._settings)
         self._services.start()
@@ -75,16 +81,19 @@ class InProcessServer(httpx.BaseTransport):
         self.app.is_disconnected = lambda _: self._caller.is_canceled()
 
     def stop(self) -> None:
-        """Stop, after open polls have ended and accepted requests are on disk. Does nothing if it is stopped."""
+        """Stop the server after open polls have ended and accepted requests are on disk.
+
+        If the server is stopped already, this does nothing.
+        """
         if self.app is None:
             return
         end_at = time.monotonic() + _PATIENCE_SECONDS
         with self._quiet:
-            # First, so that no request starts anymore while the open ones end.
+            # This comes first, so that no new request starts while the open requests end.
             self.app = None
             while self._in_flight and time.monotonic() < end_at:
                 self._wake_polls()
-                # A poll that was about to wait is woken in the next round.
+                # A poll that was just about to wait is woken in the next round.
                 self._quiet.wait(_ROUND_SECONDS)
         self._wake_polls()
         self._services.close()
@@ -98,7 +107,7 @@ class InProcessServer(httpx.BaseTransport):
         return to_datetime(self._services.clock.now())
 
     def new_key(self, scopes: Iterable[str]) -> str:
-        """Create an access key, whose notification log starts now."""
+        """Create an access key. Its notification log starts now."""
         chosen = [Scope(scope) for scope in scopes]
         key = keys.create(self._services.database, "test", chosen, self._services.clock.now())
         app_id = key.split("_")[1]
@@ -107,16 +116,17 @@ class InProcessServer(httpx.BaseTransport):
         return key
 
     def add_devices(self, count: int, seed: int) -> list[str]:
-        """Add simulated devices from a seed, and return their ids."""
+        """Add simulated devices that are generated from a seed, and return their ids."""
         added = self._services.part(SimulatorControl).run(lambda control: control.backend.add_seeded(count, seed))
         return added.result(_PATIENCE_SECONDS)
 
     def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
-        """Send a request to the server over WSGI. All its effects are complete on return.
+        """Send a request to the server over WSGI. All effects of the request are complete when the method returns.
 
         Args:
             request: The request.
-            is_canceled: Whether the client has stopped waiting for the response, which ends an open poll.
+            is_canceled: A function that returns whether the client has stopped waiting for the response. If it has, an
+                open poll ends.
 
         Raises:
             httpx.ConnectError: The server is stopped.

@@ -1,4 +1,4 @@
-"""A complete mirror inside a test: the real server with simulated devices, a clock that stands still, and clients."""
+"""A complete mirror inside a test: the real server, its devices, a clock that stands still, and clients."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Mirror:
-    """A complete mirror in this process: the server with a database in ``folder``, reached without a network.
+    """A complete mirror in this process.
 
-    Outside of a test with fixtures, use it in a ``with`` statement, or call :meth:`close`.
+    The server has a database in ``folder`` and is reached without a network.
+
+    The fixtures close the mirror. Without them, use it in a ``with`` statement, or call :meth:`close`.
 
     Args:
-        folder: The folder of the database. If it has a database, the mirror uses that.
-        settings: Settings of the server and its extensions, by field name, such as ``keep_log_seconds=60``. The
-            defaults are those of the fixtures.
+        folder: The folder of the database. An existing database in it is used.
+        settings: Settings of the server and its extensions, by the names of their fields, such as
+            ``keep_log_seconds=60``. The defaults are the same as for the fixtures.
 
     Attributes:
-        url: The base URL for clients. It only works with ``transport``.
-        simulator: Controls the devices. No fault acts on it.
-        clock: The mirror's time.
-        faults: Injects faults into connections, devices and the server.
-        client: A client, whose notification log starts with the mirror.
+        url: The base URL for clients. It works only with ``transport``.
+        simulator: The simulator, which controls the devices. It is not affected by faults.
+        clock: The clock of the mirror.
+        faults: The methods that inject faults into connections, devices and the server.
+        client: A client whose notification log starts together with the mirror.
         transport: The transport for a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
@@ -78,10 +80,10 @@ class Mirror:
         self.close()
 
     def new_key(self, scopes: Iterable[str] = DEFAULT_SCOPES) -> str:
-        """Create an access key of a new application, whose notification log starts now.
+        """Create an access key for a new application. Its notification log starts now.
 
         Args:
-            scopes: Any of ``read``, ``write``, ``subscribe`` and ``admin``.
+            scopes: The scopes of the key, any of ``read``, ``write``, ``subscribe`` and ``admin``.
 
         Raises:
             ValueError: A scope does not exist.
@@ -95,12 +97,12 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> MirrorClient:
-        """Create a client. It is closed together with the mirror.
+        """Create a client that is closed together with the mirror.
 
         Args:
-            api_key: Access key; a new one with ``scopes`` by default.
+            api_key: The access key. By default, a new key with ``scopes`` is created.
             scopes: The scopes of the new key.
-            timeout: The time limit of an HTTP request in seconds; see :meth:`Faults.delay`.
+            timeout: The timeout of an HTTP request in seconds; see :meth:`Faults.delay`.
         """
         key = api_key or self.new_key(scopes)
         return self._close_later(UnpausedClient(self.url, key, timeout=timeout, transport=self.transport))
@@ -112,26 +114,27 @@ class Mirror:
         scopes: Iterable[str] = DEFAULT_SCOPES,
         timeout: float = _TIMEOUT_SECONDS,
     ) -> AsyncMirrorClient:
-        """Create a client for the running event loop. Use it in ``async with``.
+        """Create a client for the running event loop. Use it in an ``async with`` statement.
 
-        The arguments are those of :meth:`new_client`.
+        For the arguments, see :meth:`new_client`.
         """
         key = api_key or self.new_key(scopes)
         return AsyncUnpausedClient(self.url, key, timeout=timeout, transport=self.new_async_transport())
 
     def new_async_transport(self) -> httpx.AsyncBaseTransport:
-        """Create a transport like ``transport`` for an asynchronous client."""
+        """Create a transport for an asynchronous client. It is the counterpart of ``transport``."""
         return AsyncFaultyTransport(self._server, self.faults, self.clock.advance)
 
     def add_fleet(self, n: int, seed: int = 0) -> list[FleetDevice]:
-        """Add simulated devices, with values that follow the clock.
+        """Add simulated devices whose values follow the clock.
 
-        The kinds alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The same calls
-        give the same devices, ids and values in every run. ``simulator.add_device`` adds a custom device.
+        The kinds of devices alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The
+        same calls give the same devices, ids and values in every run. To add a custom device, use
+        ``simulator.add_device``.
 
         Args:
             n: The number of devices.
-            seed: The seed of their ids and values.
+            seed: The seed for the ids and values of the devices.
 
         Raises:
             ValueError: ``n`` is negative.
@@ -143,23 +146,23 @@ class Mirror:
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
 
     def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
-        """Return the events that a client's notification log has now, with the effects of faults.
+        """Return the events in the current notification log of a client, including the effects of faults.
 
         Args:
             client: The client; ``mirror.client`` by default.
-            after: Only events after the entry with this number (``Event.seq``).
+            after: The number of a log entry (``Event.seq``). Only events after this entry are returned.
         """
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []
         before: int | None = None
-        # A read returns one message, and the log may have more.
+        # A read returns one message, but the log may have more.
         while reader.position != before:
             before = reader.position
             events += read_events(reader.read(0), self.clock.now())
         return events
 
     def restart(self) -> None:
-        """Stop the server and start it again on the same database, as after an upgrade."""
+        """Stop the server and start it again with the same database, as in an upgrade."""
         self._server.stop()
         self._server.start()
 
@@ -177,7 +180,7 @@ class Mirror:
 
 def _new_server(folder: Path, settings: Mapping[str, Any]) -> InProcessServer:
     try:
-        # Imported here: the server is an extra that only users of this kit need.
+        # The server is imported here, because it is an optional extra that only users of the test support need.
         from mirror_sdk.testing.in_process import InProcessServer
     except ImportError as exc:
         raise ImportError('mirror_sdk.testing runs the server: pip install "device-state-mirror[server]"') from exc

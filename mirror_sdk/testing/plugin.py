@@ -1,8 +1,10 @@
-"""The pytest plugin: the fixtures that ``mirror help testing`` describes and the options of the conformance tests.
+"""The pytest plugin.
 
-pytest loads it in every project once the package is installed. So until a fixture is used, it imports nothing but
-pytest and the standard library. The actual fixtures have long names that no project uses. The short names are
-aliases. No fixture here uses an alias, so a project may define its own ``clock``.
+It provides the fixtures that ``mirror help testing`` describes, and the options of the conformance tests.
+
+pytest loads the plugin in every project once the package is installed. Until a fixture is used, the plugin therefore
+imports only pytest and the standard library. The actual fixtures have long names that no project uses. The short names
+are aliases. No fixture in this module uses an alias, so a project may define a fixture such as ``clock`` itself.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _CONFORMANCE = Path(__file__).parent / "conformance"
 
 
 class AddFleet(Protocol):
-    """The function of the fixture ``fleet``."""
+    """The function that the fixture ``fleet`` returns."""
 
     def __call__(self, n: int, seed: int = 0) -> list[FleetDevice]:
         """Add simulated devices; see :meth:`Mirror.add_fleet`."""
@@ -65,7 +67,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker, and select the conformance tests if a server is named and no tests are."""
+    """Register the marker.
+
+    If a server but no test is specified on the command line, select the conformance tests.
+    """
     config.addinivalue_line(
         "markers",
         "mirror_cassette(file): the cassette of the fixtures mirror_cassette and mirror_cassette_file; a relative path"
@@ -77,8 +82,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def mirror_in_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirror]:
-    """A mirror of this test alone: server, devices and clients in this process, with a clock that stands still."""
-    # Imported here: every project on the machine loads this module.
+    """A mirror for this test, with a server, devices and clients in this process and a clock that stands still."""
+    # The mirror is imported here, because every project on the machine loads this module.
     from mirror_sdk.testing.mirror import Mirror
 
     with Mirror(tmp_path_factory.mktemp("mirror")) as running:
@@ -87,49 +92,49 @@ def mirror_in_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirr
 
 @pytest.fixture
 def mirror_clock(mirror_in_process: Mirror) -> Clock:
-    """The clock of the mirror; ``mirror_clock.advance("1h")``."""
+    """The clock of the mirror. Example: ``mirror_clock.advance("1h")``."""
     return mirror_in_process.clock
 
 
 @pytest.fixture
 def mirror_fleet(mirror_in_process: Mirror) -> AddFleet:
-    """Adds simulated devices of all kinds to the mirror; ``mirror_fleet(6, seed=1)``."""
+    """A function that adds simulated devices of all kinds to the mirror. Example: ``mirror_fleet(6, seed=1)``."""
     return mirror_in_process.add_fleet
 
 
 @pytest.fixture
 def mirror_faults(mirror_in_process: Mirror) -> Faults:
-    """The faults of the mirror; ``mirror_faults.drop("response")``."""
+    """The faults of the mirror. Example: ``mirror_faults.drop("response")``."""
     return mirror_in_process.faults
 
 
 @pytest.fixture
 def mirror(mirror_in_process: Mirror) -> Mirror:
-    """Short for ``mirror_in_process``; a project may override it."""
+    """A short alias of ``mirror_in_process``, which a project may override."""
     return mirror_in_process
 
 
 @pytest.fixture
 def clock(mirror_clock: Clock) -> Clock:
-    """Short for ``mirror_clock``; a project may override it."""
+    """A short alias of ``mirror_clock``, which a project may override."""
     return mirror_clock
 
 
 @pytest.fixture
 def fleet(mirror_fleet: AddFleet) -> AddFleet:
-    """Short for ``mirror_fleet``; a project may override it."""
+    """A short alias of ``mirror_fleet``, which a project may override."""
     return mirror_fleet
 
 
 @pytest.fixture
 def faults(mirror_faults: Faults) -> Faults:
-    """Short for ``mirror_faults``; a project may override it."""
+    """A short alias of ``mirror_faults``, which a project may override."""
     return mirror_faults
 
 
 @pytest.fixture
 def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
-    """The path in the marker of the test."""
+    """The path of the cassette in the marker of the test."""
     marker = request.node.get_closest_marker("mirror_cassette")
     if marker is None or len(marker.args) != 1:
         raise pytest.UsageError('the test needs the name of its cassette: @pytest.mark.mirror_cassette("name.zip")')
@@ -139,7 +144,9 @@ def mirror_cassette_file(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def mirror_cassette(mirror_cassette_file: Path, request: pytest.FixtureRequest) -> Iterator[MirrorClient]:
-    """A client that replays the cassette of the test without a service, or records it if it does not exist.
+    """A client that replays the cassette of the test without a service.
+
+    If the cassette does not exist, the client records it.
 
     If the test fails, the recording is discarded.
     """
@@ -159,7 +166,7 @@ _FAILED = pytest.StashKey[bool]()
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store whether a test failed, for the teardown of its fixtures."""
+    """Store whether a test failed, so that the teardown of its fixtures can use it."""
     report = yield
     if report.when == "call":
         item.stash[_FAILED] = report.failed

@@ -1,4 +1,4 @@
-"""The transports of clients to the server inside the test, on which faults act."""
+"""The transports from clients to the server inside the test, to which faults are applied."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MOST_THREADS = 1000
 
 
 class FaultyTransport(httpx.BaseTransport):
-    """A transport that sends requests to the server in the process, with the active faults.
+    """A transport that sends requests to the server in the process, and applies the active faults.
 
     Args:
         server: The server.
-        faults: The faults that act on requests and responses.
-        let_pass: Advances the mirror's clock by seconds.
+        faults: The faults that affect requests and responses.
+        let_pass: A function that advances the clock of the mirror by a number of seconds.
     """
 
     def __init__(self, server: InProcessServer, faults: Faults, let_pass: Callable[[float], object]) -> None:
@@ -47,15 +47,15 @@ class FaultyTransport(httpx.BaseTransport):
         self._let_pass = let_pass
 
     def handle_request(self, request: httpx.Request, is_canceled: Callable[[], bool] = lambda: False) -> httpx.Response:
-        """Carry a request and its response.
+        """Send a request and return the response, with the effects of faults.
 
         Args:
             request: The request.
-            is_canceled: Whether the client has stopped waiting for the response.
+            is_canceled: A function that returns whether the client has stopped waiting for the response.
 
         Raises:
             httpx.ConnectError: A fault drops the request, or the server is stopped.
-            httpx.ReadError: A fault drops the response, or the server was stopped in the meantime.
+            httpx.ReadError: A fault drops the response, or the server was stopped before the response was complete.
             httpx.ReadTimeout: The delay of the response exceeds the timeout of the client.
         """
         acting = self._faults.acting_on(request)
@@ -74,7 +74,7 @@ class FaultyTransport(httpx.BaseTransport):
         return response
 
     def read(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
-        """Send a request to the server and read the whole response."""
+        """Send a request to the server and read the complete response."""
         response = _buffered(self._server.handle_request(request, is_canceled))
         response.read()
         return response
@@ -90,23 +90,24 @@ class FaultyTransport(httpx.BaseTransport):
         raise httpx.ReadTimeout("a fault delayed the response", request=request)
 
     def _poll(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
-        """Poll until there are entries to deliver, or the hold is over.
+        """Poll until there are entries to deliver, or until the waiting time of the poll is over.
 
-        Faults may delay entries, but lose none: the position of the reader does not change.
+        Faults may delay entries but do not lose them, because the position of the reader does not change.
         """
         after: str | None = request.url.params.get("after")
         hold_seconds = _hold_seconds(request)
         if hold_seconds:
             self._expire_silent_requests(request, is_canceled)
         end_at = time.monotonic() + hold_seconds
-        # More than one response if the first entries have to wait for later ones.
+        # Several responses are needed if the first entries have to wait for later ones.
         responses: list[httpx.Response] = []
         position = after
         while True:
             left_seconds = max(0.0, end_at - time.monotonic())
             if not self._faults.is_channel_late():
                 response = self.read(_poll_request(request, position, left_seconds), is_canceled)
-                # Without a position, the server has already moved its own one, so the entries cannot be held back.
+                # Without a position, the server has already advanced its stored position. So the entries cannot be held
+                # back.
                 if after is None or response.status_code not in {200, 204}:
                     return response
                 responses.append(response)
@@ -117,13 +118,16 @@ class FaultyTransport(httpx.BaseTransport):
                     is_unchanged = len(responses) == 1 and altered == message
                     return response if is_unchanged else _poll_response(request, responses, altered)
             elif left_seconds:
-                # In short steps, to notice a client that stopped waiting.
+                # The steps are short, so that a client that stopped waiting is noticed soon.
                 self._faults.wait(min(left_seconds, _POLL_SECONDS))
             if not left_seconds or is_canceled():
                 return httpx.Response(204, headers={CURSOR_HEADER: after} if after else None, request=request)
 
     def _expire_silent_requests(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> None:
-        """Advance the clock past the timeout of each attempt of this application's requests to silent devices."""
+        """Advance the clock past the timeouts of this application's requests to silent devices.
+
+        The clock advances once for each attempt.
+        """
         for device_id in self._faults.silent_devices:
             url = request.url.copy_with(path=DEVICE_REQUESTS.format(device_id=device_id), query=None)
             for _ in range(1 + MAX_RETRIES):
@@ -134,14 +138,14 @@ class FaultyTransport(httpx.BaseTransport):
 
 
 class AsyncFaultyTransport(httpx.AsyncBaseTransport):
-    """A :class:`FaultyTransport` for asynchronous clients, which sends each request in a thread."""
+    """A :class:`FaultyTransport` for asynchronous clients. It sends each request in a thread."""
 
     def __init__(self, server: InProcessServer, faults: Faults, let_pass: Callable[[float], object]) -> None:
         self._transport = FaultyTransport(server, faults, let_pass)
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "mirror-transport")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Carry a request and its response. If the task is canceled, its thread soon stops waiting."""
+        """Send a request and return the response. If the task is canceled, the thread stops waiting soon afterwards."""
         is_over = threading.Event()
         try:
             return await asyncio.wrap_future(self._threads.submit(self._carry, request, is_over.is_set))
@@ -153,19 +157,22 @@ class AsyncFaultyTransport(httpx.AsyncBaseTransport):
         return response if response.is_stream_consumed else _buffered(response)
 
     async def aclose(self) -> None:
-        """Shut down the threads when they are idle."""
+        """Shut down the threads after they become idle."""
         self._threads.shutdown(wait=False)
 
 
 def _buffered(response: httpx.Response) -> httpx.Response:
-    """Return the response with a stream that can be read twice and on a loop, unlike a stream of WSGI."""
+    """Return the response with a stream that, unlike a WSGI stream, can be read twice and in an event loop."""
     with closing(cast("httpx.SyncByteStream", response.stream)) as body:
         response.stream = httpx.ByteStream(b"".join(body))
     return response
 
 
 def _is_poll(request: httpx.Request) -> bool:
-    """Return whether this is a poll that the server would hold. The server itself rejects malformed polls."""
+    """Return whether the request is a poll that the server would hold open.
+
+    The server itself rejects malformed polls.
+    """
     if request.method != "GET" or request.url.path.rstrip("/") != PULL:
         return False
     params = request.url.params
@@ -178,7 +185,10 @@ def _hold_seconds(request: httpx.Request) -> int:
 
 
 def _poll_request(request: httpx.Request, after: str | None, hold_seconds: float) -> httpx.Request:
-    """Return the poll with another position and hold. A poll without a position stays without a position."""
+    """Return the poll with another position and waiting time.
+
+    A poll without a position stays without one.
+    """
     params = request.url.params.set("hold", min(math.ceil(hold_seconds), _hold_seconds(request)))
     if after:
         params = params.set("after", after)
@@ -197,7 +207,10 @@ def _merged(responses: Sequence[httpx.Response]) -> dict[str, list[Any]]:
 def _poll_response(
     request: httpx.Request, responses: Sequence[httpx.Response], message: Mapping[str, Any]
 ) -> httpx.Response:
-    """Merge the responses into one, with the gap of the first, and the position and time of the last."""
+    """Merge the responses into one.
+
+    It has the gap of the first response, and the position and time of the last one.
+    """
     first, last = responses[0], responses[-1]
     sources = ((GAP_HEADER, first), (CURSOR_HEADER, last), (TIME_HEADER, last))
     headers = {name: response.headers[name] for name, response in sources if name in response.headers}

@@ -26,7 +26,7 @@ _MODULES = {
 if not TYPE_CHECKING:  # else mypy would accept any attribute name
 
     def __getattr__(name: str) -> object:
-        # Views are imported on first use: the models in this package work without ipywidgets.
+        # Views are imported on first use, because the models in this package work without ipywidgets.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         try:

@@ -1,4 +1,4 @@
-"""The running cell of a notebook, and the outputs that its kernel keeps."""
+"""The running cell of a notebook, and the outputs that its kernel stores."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
-    """A cell of a notebook page, and one run of it."""
+    """A cell of a notebook page, and a single run of the cell."""
 
     cell_id: str
     run_id: str
 
 
 def running_cell() -> Cell | None:
-    """Return the running cell; ``None`` if no page names it, such as in a shell or an executed notebook."""
+    """Return the running cell.
+
+    The result is ``None`` if no page identifies the cell, for example in a shell or an executed notebook.
+    """
     kernel = getattr(_shell(), "kernel", None)
     parent = kernel.get_parent() if kernel else {}
     cell_id = parent.get("metadata", {}).get("cellId")
@@ -22,7 +25,10 @@ def running_cell() -> Cell | None:
 
 
 def forget_output(value: object) -> None:
-    """Delete a value from ``Out``, where IPython keeps the last 1,000 outputs, each with all that it refers to."""
+    """Delete a value from ``Out``.
+
+    IPython stores the last 1,000 outputs there, and each output keeps all objects alive that it refers to.
+    """
     shell = _shell()
     outputs = getattr(shell, "user_ns", {}).get("_oh")
     if not isinstance(outputs, dict):  # a user may have assigned something else

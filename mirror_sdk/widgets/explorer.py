@@ -1,4 +1,4 @@
-"""The explorer: a list of devices, and one of them with its resources and their past."""
+"""The explorer, which shows a list of devices, and one device with its resources and their past."""
 
 from __future__ import annotations
 
@@ -26,30 +26,35 @@ _ROWS_IN_COPY = 100
 
 
 class Explorer(WriterHost):
-    """Find devices, inspect one (values, units, past, drift, subscriptions), and read, subscribe, write and execute.
+    """A widget to find devices, inspect a device, and send requests to it.
 
-    It updates with events, and reads the mirror again every ten seconds for changes that no event reports. Choosing a
-    device reads the mirror. Only buttons send requests to the device. Those above the table act on the selected
-    resources, the others on the resource that is displayed in detail.
+    The explorer shows the values, units, past, drift and subscriptions of a device. It can read, subscribe to, write
+    and execute resources.
+
+    The explorer updates when events arrive. It also reads the mirror every ten seconds, because some changes are not
+    reported by events. Choosing a device only reads from the mirror. Only buttons send requests to the device. The
+    buttons above the table act on the selected resources, and the others on the resource that is displayed in detail.
 
     Args:
-        client: The mirror.
-        device: The device to show first: the device, its id or its endpoint name, or a table whose rows name one.
-        stale_after_seconds: The shortest silence after which a resource can be stale; see :class:`FleetTable`.
-        live: Whether the explorer updates by itself. Otherwise each action blocks until it is done.
+        client: The client of the mirror.
+        device: The device to show first: a device object, its id or endpoint name, or a table whose rows identify a
+            single device.
+        stale_after_seconds: The shortest silence in seconds after which a resource can be stale; see
+            :class:`FleetTable`.
+        live: Whether the explorer updates on its own. Otherwise, each action blocks until it is done.
         keep_previous: Whether earlier explorers stay open. By default, a new explorer closes the explorers of the
-            previous run of its cell. If the notebook does not say which cell is running, it closes all earlier
+            previous run of its cell. If the notebook does not identify the running cell, it closes all earlier
             explorers of this client.
-        host: For widgets that display this one as a part of themselves, without the list of devices.
+        host: The widget that displays this one as a part of itself, without the list of devices.
 
     Attributes:
-        writer: The write panel; ``None`` before it was opened.
+        writer: The write panel; ``None`` until it is opened.
 
     Raises:
-        AmbiguousName: Several devices have this name.
+        AmbiguousName: Several devices have the same name, and ``device`` is that name.
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
-        UnknownDevice: No device has this name.
-        ValueError: ``stale_after_seconds`` is not above 0, or a table does not name one device.
+        UnknownDevice: No device has the name.
+        ValueError: ``stale_after_seconds`` is not above 0, or a table does not identify exactly one device.
 
     >>> with Explorer(client, light, live=False) as explorer:
     ...     explorer.model.title
@@ -86,12 +91,12 @@ class Explorer(WriterHost):
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected resources: their rows of the state table, from the last read of the device.
+        """The selected resources as rows of the state table, from the last read of the device.
 
-        If the device is being read for the first time, this waits up to 10 seconds.
+        If the device is being read for the first time, reading the property waits up to 10 seconds.
 
-        The table has the columns of :meth:`mirror_sdk.MirrorClient.state_frame`, even when nothing is selected. Add a
-        column ``value`` to pass it to :meth:`mirror_sdk.MirrorClient.plan`.
+        The table has the columns of :meth:`mirror_sdk.MirrorClient.state_frame`, even if nothing is selected. To pass
+        it to :meth:`mirror_sdk.MirrorClient.plan`, add a column ``value``.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.select(["/3311/0/5851"])
@@ -116,7 +121,7 @@ class Explorer(WriterHost):
         self._act(lambda: self.model.select(list(paths)))
 
     def choose(self, device: DeviceLike | DeviceTable) -> None:
-        """Show this device: an object, its id or its endpoint name.
+        """Show this device, identified by an object, an id or an endpoint name.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.choose(station)
@@ -126,10 +131,10 @@ class Explorer(WriterHost):
         self._act(lambda: self.model.choose(self._id_of(device)))
 
     def write(self, path: str | None = None) -> None:
-        """Open a panel for writes to the displayed device. This writes nothing.
+        """Open a panel for writes to the displayed device. Opening the panel does not write anything.
 
         Args:
-            path: The resource to write; by default the first selected one.
+            path: The path of the resource to write. The default is the first selected resource.
 
         >>> explorer = Explorer(client, light, live=False)
         >>> explorer.write("/3311/0/5851")

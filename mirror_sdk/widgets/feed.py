@@ -1,4 +1,7 @@
-"""The events of a client for all its widgets. All widgets share one poller, and each has a bounded buffer."""
+"""The events of a client for all of its widgets.
+
+The widgets share one poller, and each widget has a bounded buffer.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ RETRY_SECONDS = 5.0
 
 
 class Subscription:
-    """The buffered events of a feed for one widget, since it subscribed.
+    """The buffered events of a feed for one widget, from the start of its subscription.
 
     Args:
-        close: Ends the subscription.
-        buffered: The maximum number of buffered events. More events replace the oldest, which are counted.
+        close: A function that ends the subscription.
+        buffered: The maximum number of buffered events. If there are more, the oldest events are dropped and counted.
     """
 
     def __init__(self, close: Callable[[Subscription], None], buffered: int = EVENTS_BUFFERED) -> None:
@@ -37,7 +40,7 @@ class Subscription:
             self._waiting.append(event)
 
     def drain(self) -> tuple[list[Event], int]:
-        """Remove and return the buffered events, and the number of events dropped before them."""
+        """Remove and return the buffered events. Also return the number of events that were dropped before them."""
         with self._lock:
             events, overrun = list(self._waiting), self._overrun
             self._waiting.clear()
@@ -45,20 +48,22 @@ class Subscription:
         return events, overrun
 
     def close(self) -> None:
-        """Receive no further events. Closing the last subscription of a feed ends its poller."""
+        """Stop receiving events. Closing the last subscription of a feed ends the poller of the feed."""
         self._close(self)
 
 
 class EventFeed:
-    """Reads the events of a client with one :class:`Watch` for all subscriptions, and restarts it after a failure.
+    """A feed of the events of a client.
+
+    It uses one :class:`Watch` for all subscriptions, and restarts the watch after a failure.
 
     Args:
-        client: The mirror.
-        clock: Seconds, for the pause before a restart.
+        client: The client of the mirror.
+        clock: A function that returns the time in seconds. It is used for the pause before a restart.
     """
 
     def __init__(self, client: MirrorClient, clock: Callable[[], float] = time.monotonic) -> None:
-        # Weak, because the client is the key of its feed: a feed must not keep its own key alive.
+        # The reference is weak, because the client is the key of its feed, and a feed must not keep its own key alive.
         self._client = ref(client)
         self._clock = clock
         self._lock = threading.Lock()
@@ -71,36 +76,39 @@ class EventFeed:
         self._started = threading.Event()
 
     def subscribe(self) -> Subscription:
-        """Subscribe; the first subscription starts the poller."""
+        """Add a subscription. The first subscription starts the poller."""
         subscription = Subscription(self._unsubscribe)
         with self._lock:
-            # The list is replaced and never changed, since _publish() iterates over it without the lock.
+            # The list is replaced and never changed, because _publish() iterates over it without the lock.
             self._subscriptions = [*self._subscriptions, subscription]
         self.ensure_running()
         return subscription
 
     def await_start(self, timeout_seconds: float) -> bool:
-        """Wait until the poller runs or has failed. Then no entry is missed between the log and the new events."""
+        """Wait until the poller runs or has failed.
+
+        After that, no entry between the log and the new events is missed.
+        """
         return self._started.wait(timeout_seconds)
 
     @property
     def problem(self) -> Exception | None:
-        """The reason why no events are received. ``None`` if events are received."""
+        """The reason why no events are received, or ``None`` if events are received."""
         if self._failure is not None:
             return self._failure
         return self._watch.last_failure if self._watch is not None else None
 
     def ensure_running(self) -> None:
-        """Start the poller if it is not running. Call this regularly; it returns at once."""
+        """Start the poller if it is not running. Call this regularly. It returns immediately."""
         with self._lock:
             client = self._client()
             if client is not None and client._session.sender.is_closed:
-                # The watch has a client of its own, and would continue.
+                # The watch has a separate client, and would continue.
                 self._stop()
             if self._is_starting or not self._subscriptions or self._is_running() or self._clock() < self._retry_at:
                 return
             self._is_starting = True
-        # Starting a watch sends a request, which takes long if the service does not respond.
+        # Starting a watch sends a request, which takes a long time if the service does not respond.
         threading.Thread(target=self._start, name="mirror-feed-start", daemon=True).start()
 
     def _is_running(self) -> bool:
@@ -131,7 +139,7 @@ class EventFeed:
             self._is_starting = False
             self._watch, self._reader = watch, reader
             self._started.set()
-            # The last subscription may have been closed while the watch started.
+            # The last subscription may have been closed while the watch was starting.
             if not self._subscriptions:
                 self._stop()
         if was_broken:
@@ -154,13 +162,16 @@ class EventFeed:
             # Do not wait, because this thread holds the lock.
             self._watch.stop(timeout=0)
             if self._reader is not None and self._reader is not self._client():
-                # This ends the open poll, and so the thread.
+                # This ends the open poll, and with it the thread.
                 self._reader.close()
             self._watch = self._reader = None
 
 
 def _reader_of(client: MirrorClient) -> MirrorClient:
-    """Return a separate client for the watch, which can be closed during its poll, or else ``client`` itself."""
+    """Return a separate client for the watch, which can be closed during its poll.
+
+    If that is not possible, return ``client`` itself.
+    """
     sender = client._session.sender
     if sender.is_closed or not sender.is_on_network or client._session.channel != "long polling":
         return client

@@ -1,4 +1,7 @@
-"""The overview of a fleet: a row for each device, the worst first. A selected device opens next to the table."""
+"""The overview of a fleet, with a row for each device and the worst status first.
+
+A device that is opened appears next to the table.
+"""
 
 from __future__ import annotations
 
@@ -23,42 +26,44 @@ _ROWS_IN_COPY = 50
 
 
 class FleetTable(WriterHost):
-    """Shows which devices of the fleet have failed writes, drift, pending writes or stale values, and opens devices.
+    """A table of the fleet that shows which devices need attention, and opens devices.
 
-    After an event it reads the device of the event again, and every minute the whole fleet. It shows when it last read
-    the fleet.
+    The table shows devices with failed writes, drift, pending writes or stale values. After an event, it reads the
+    device of the event again. Every minute, it reads the entire fleet. It shows the time of the last read of the fleet.
 
-    A value can only be stale if the device sends it on its own, because the resource is subscribed or auto-observed. A
-    value with a max-age is stale after that time. Without a max-age, silence decides, because a device does not repeat
-    an unchanged value. The value is stale if the device has been silent for longer than three times the longest pause
-    between two reports of the resource. Constant resources, such as units and serial numbers, are never stale.
+    A value can be stale only if its device sends it on its own, which means that the resource is subscribed or
+    auto-observed. A value with a max-age is stale after that time. Without a max-age, the silence of the device
+    decides, because a device does not repeat an unchanged value. The value is stale if the device has been silent for
+    more than three times the longest pause between two reports of the resource. Constant resources, such as units and
+    serial numbers, are never stale.
 
-    The table also shows one value of each device, and a line of this value over the last 24 hours. By default it is the
-    main value: the last number or boolean of a sensor or actuator, preferably its Sensor Value, On/Off or Dimmer. A
+    The table also shows one value of each device, and a line of this value over the last 24 hours. By default, it is
+    the main value: the last number or boolean of a sensor or actuator, preferably its Sensor Value, On/Off or Dimmer. A
     device without sensors shows another number, such as its battery level. The line comes from the history of the
-    service. Without a history, it has the values that the notification log of this application still contains, and
-    later values.
+    service. Without a history, the line has the values that the notification log of this application still contains,
+    and later values.
 
-    A *view* is the arrangement of the table: a dictionary with the members ``columns``, ``group_by``, ``status``,
-    ``search``, ``sort_by``, ``descending`` and ``resource``. The *Views* menu saves the current view in a file under
-    a name, and shows saved views.
+    A *view* is the arrangement of the table. It is a dictionary with the members ``columns``, ``group_by``, ``status``,
+    ``search``, ``sort_by``, ``descending`` and ``resource``. The *Views* menu saves the current view under a name in a
+    file, and shows saved views.
 
     Args:
-        client: The mirror.
-        view: The initial view: a dictionary with some of these members, or the name of a saved view.
-        views_file: The JSON file with the saved views. Saving the first view creates it.
-        stale_after_seconds: The shortest silence after which a resource can be stale. It is an hour by default, and a
-            day for a resource with fewer than three observed pauses. This does not affect a value with a max-age.
-        live: Whether it updates by itself; otherwise each action blocks until it is done.
+        client: The client of the mirror.
+        view: The initial view. It is a dictionary with some of these members, or the name of a saved view.
+        views_file: The path of the JSON file with the saved views. Saving the first view creates the file.
+        stale_after_seconds: The shortest silence in seconds after which a resource can be stale. The default is an
+            hour, or a day for a resource with fewer than three observed pauses. It does not apply to a value with a
+            max-age.
+        live: Whether the table updates on its own. Otherwise, each action blocks until it is done.
         keep_previous: Whether earlier fleet tables stay open. By default, a new table closes the tables of the previous
-            run of its cell. If the notebook does not say which cell is running, it closes all earlier tables of this
+            run of its cell. If the notebook does not identify the running cell, it closes all earlier tables of this
             client.
 
     Attributes:
-        writer: The write panel; ``None`` before it was opened.
+        writer: The write panel; ``None`` until it is opened.
 
     Raises:
-        InvalidValue: ``view`` is not a view, or no saved view has this name.
+        InvalidValue: ``view`` is not a valid view, or no saved view has this name.
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
         ValueError: ``stale_after_seconds`` is not above 0.
 
@@ -95,37 +100,40 @@ class FleetTable(WriterHost):
 
     @property
     def selected(self) -> pd.DataFrame:
-        """The selected devices as a table, in the order in which the fleet was read, without a request.
+        """The selected devices as a table, in the order in which the fleet was read.
 
-        If the fleet is being read for the first time, this waits up to 10 seconds.
+        Reading the property does not send a request.
 
-        Add the columns ``path`` and ``value`` to pass the table to :meth:`mirror_sdk.MirrorClient.plan`.
+        If the fleet is being read for the first time, reading the property waits up to 10 seconds.
+
+        To pass the table to :meth:`mirror_sdk.MirrorClient.plan`, add the columns ``path`` and ``value``.
 
         Returns:
-            A frame with these columns, even when nothing is selected:
+            A DataFrame with these columns, even if nothing is selected:
 
             ================  ===================  ===========================================================
             column            dtype                meaning
             ================  ===================  ===========================================================
-            device_id         string               the device
-            endpoint_name     string               its endpoint name
-            endpoint_type     category             its endpoint type
+            device_id         string               the id of the device
+            endpoint_name     string               the endpoint name of the device
+            endpoint_type     category             the endpoint type of the device
             state             category             registered or deregistered
-            queue_mode        boolean              whether it sleeps between contacts
-            created_at        datetime64[ms, UTC]  when it first registered
-            updated_at        datetime64[ms, UTC]  its last registration event
-            last_contact      datetime64[ms, UTC]  when anything last came from it
-            status            category             the worst that applies to it: failed, drifting, pending ...
-            resources         Int64                how many resources it has
-            failed            Int64                how many have a write that failed and was not acknowledged
-            drifting          Int64                how many differ from the desired value
-            pending           Int64                how many writes are pending
-            stale             Int64                how many values are stale
-            unconfirmed       Int64                how many have no report since the device accepted another value
-            last_reported_at  datetime64[ms, UTC]  when it last reported anything
+            queue_mode        boolean              whether the device sleeps between contacts
+            created_at        datetime64[ms, UTC]  the time of the first registration
+            updated_at        datetime64[ms, UTC]  the time of the last registration event
+            last_contact      datetime64[ms, UTC]  the time of the last contact
+            status            category             the worst status of the device, such as failed
+            resources         Int64                the number of resources
+            failed            Int64                the number of failed writes that were not acknowledged
+            drifting          Int64                the number of resources that differ from the desired value
+            pending           Int64                the number of pending writes
+            stale             Int64                the number of stale values
+            unconfirmed       Int64                the number of accepted writes that no report has confirmed
+            last_reported_at  datetime64[ms, UTC]  the time of the last report of any value
             ================  ===================  ===========================================================
 
-            ``attrs["mirror"]`` contains ``taken_at``, ``devices`` (of the fleet), ``complete`` and ``server``.
+            ``attrs["mirror"]`` contains ``taken_at``, ``devices`` (the number of devices of the fleet), ``complete``
+            and ``server``.
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select(["light-01"])
@@ -140,11 +148,13 @@ class FleetTable(WriterHost):
             return self.model.frame(self.model.selected)
 
     def select(self, devices: DevicesLike) -> None:
-        """Select these devices and no others: objects, ids, endpoint names, or a table that names them.
+        """Select these devices, and no others.
+
+        The devices are objects, ids, endpoint names, or a table that identifies them.
 
         Raises:
-            AmbiguousName: Several devices have one of the names.
-            UnknownDevice: One of the names belongs to no device.
+            AmbiguousName: Several devices have the same name, and ``devices`` contains that name.
+            UnknownDevice: A name in ``devices`` does not belong to any device.
 
         >>> fleet = FleetTable(client, live=False)
         >>> fleet.select([light, "station-01"])
@@ -158,7 +168,7 @@ class FleetTable(WriterHost):
 
     @property
     def current_view(self) -> dict[str, Any]:
-        """The current view as a dictionary, which you can pass as ``view`` or store in a JSON file.
+        """The current view as a dictionary. You can pass it as ``view`` or store it in a JSON file.
 
         >>> fleet = FleetTable(client, view={"group_by": "type"}, live=False)
         >>> {name: value for name, value in fleet.current_view.items() if value}
@@ -169,7 +179,7 @@ class FleetTable(WriterHost):
 
     @property
     def explorer(self) -> Explorer | None:
-        """The explorer of a device; ``None`` before one was opened.
+        """The explorer of a device; ``None`` until a device is opened.
 
         >>> FleetTable(client, live=False).explorer is None
         True
@@ -211,7 +221,7 @@ class FleetTable(WriterHost):
 
     def _do_select(self, device_ids: list[str]) -> None:
         self.model.select(device_ids)
-        # Follow the selection if the explorer is open.
+        # If the explorer is open, it follows the selection.
         if len(device_ids) == 1 and self.explorer is not None:
             self.explorer.choose(device_ids[0])
 
@@ -237,7 +247,7 @@ class FleetTable(WriterHost):
         self._opened("")
 
     def _opened(self, name: str) -> None:
-        """Note the name of the opened view, and read the names of all saved views."""
+        """Store the name of the opened view, and read the names of all saved views."""
         self._opened_view, self._saved_names = name, []
         try:
             self._saved_names = list(self._saved_views.read())

@@ -1,12 +1,12 @@
-"""Widgets whose JavaScript module is loaded once per page, and is not stored in the notebook.
+"""Widgets whose JavaScript module is loaded once per page and is not stored in the notebook.
 
 anywidget drops all messages to a widget that is not ready within two seconds. Loading some megabytes takes longer on a
-slow page, so a small module is ready at once and loads the large one. If even that takes too long, it receives the
-messages itself.
+slow page. So a small module is ready at once and loads the large one. If even that takes too long, the small module
+receives the messages itself.
 
-The page that runs the cell receives the module together with the widget's state, because a busy kernel would not
-respond to a request for it. It then clears that state, which the notebook would store. Any other page requests the
-module.
+The page that runs the cell receives the module together with the state of the widget, because a busy kernel would not
+respond to a request for the module. The page then clears that part of the state, because the notebook would store it.
+Any other page requests the module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULE = (files(__package__) / "ui" / "ui.js").read_text(encoding="utf-8")
 
 
 class LazyModule(anywidget.AnyWidget):
-    """A widget with the module of all widgets, whose first line identifies it."""
+    """A widget with the module that all widgets share. The first line of the module identifies it."""
 
     _esm = (files(__package__) / "lazy_module.js").read_text(encoding="utf-8")
     _module_id = traitlets.Unicode(MODULE.partition("\n")[0]).tag(sync=True)

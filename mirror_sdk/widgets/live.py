@@ -1,9 +1,11 @@
-"""The thread of a live widget: client calls on other threads, events, and a refresh some times a second.
+"""The thread of a live widget.
 
-A separate thread refreshes the widget, because the kernel's event loop is blocked while a cell runs. The loop would
-need the lock as well: JupyterLab sends clicks to a subshell of the kernel, which is another thread. ipykernel allows
-comm messages from any thread. So every thread that uses the widget or its model holds ``lock``. Messages are few
-because everything since the last step is one refresh.
+It makes client calls on other threads, receives events, and refreshes the widget several times a second.
+
+A separate thread refreshes the widget, because the kernel's event loop is blocked while a cell runs. The event loop
+would need the lock as well, because JupyterLab sends clicks to a subshell of the kernel, which is another thread.
+ipykernel allows comm messages from any thread. So every thread that uses the widget or its model must hold ``lock``.
+There are few messages, because all changes since the last step are combined into one refresh.
 """
 
 from __future__ import annotations
@@ -29,15 +31,17 @@ CALLS_AT_ONCE = 8
 
 
 class Live:
-    """The life of one widget, from :meth:`start` to :meth:`stop`.
+    """The work of one widget in the background, from :meth:`start` to :meth:`stop`.
 
     Args:
-        client: The mirror.
-        receive: Called with the events, in order, and the number of events dropped before them.
-        tick: Does pending work.
-        show: Shows changes.
-        failed: Called with an error of these.
-        is_live: Whether there are threads and events. Otherwise calls are made at once, and only ``step`` refreshes.
+        client: The client of the mirror.
+        receive: A function that is called with the events, in order, and the number of events that were dropped before
+            them.
+        tick: A function that does the work that is due.
+        show: A function that displays changes.
+        failed: A function that is called with an error that one of these functions raised.
+        is_live: Whether there are threads and events. Otherwise, calls are made at once, and only ``step`` refreshes
+            the widget.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Live:
         failed: Callable[[Exception], object],
         is_live: bool = True,
     ) -> None:
-        # Reentrant, since a handler shows its outcome while it holds the lock.
+        # The lock is reentrant, because a handler shows its outcome while it holds the lock.
         self.lock = threading.RLock()
         self._client = client
         self._receive = receive
@@ -69,18 +73,18 @@ class Live:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not stopped."""
+        """Whether the work was started and not stopped."""
         return self._subscription is not None and not self._stopped.is_set()
 
     @property
     def problem(self) -> Exception | None:
-        """The reason why no events are received; ``None`` if they are."""
+        """The reason why no events are received, or ``None`` if events are received."""
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on another thread. The next step delivers its outcome.
+        """Make a client call on another thread. The next step delivers the outcome of the call.
 
-        The call shows no progress bar, which would appear in the output of an unrelated cell.
+        The call does not show a progress bar, because it would appear in the output of an unrelated cell.
         """
         call = without_progress()(call)
         if not self._is_live:
@@ -93,7 +97,8 @@ class Live:
             if self._threads == CALLS_AT_ONCE:
                 return
             self._threads += 1
-        # Daemon threads, not a pool: the kernel would wait for a pool at its end, and a read may take a minute.
+        # These are daemon threads and not a pool, because the kernel would wait for a pool when it ends, and a read may
+        # take a minute.
         threading.Thread(target=self._make_calls, name="mirror-widget-call", daemon=True).start()
 
     def _make_calls(self) -> None:
@@ -106,19 +111,19 @@ class Live:
             call()
 
     def wait_until_idle(self, timeout_seconds: float) -> None:
-        """Wait until the outcomes of all calls were delivered, but not longer than this."""
+        """Wait until the outcomes of all calls were delivered, but at most ``timeout_seconds``."""
         with self._idle:
             self._idle.wait_for(lambda: not self._waited_for or self._stopped.is_set(), timeout_seconds)
 
     def start(self) -> None:
-        """Start receiving events and refreshing."""
+        """Start to receive events and to refresh the widget."""
         if self._is_live:
             self._subscription = feed_of(self._client).subscribe()
             _running.add(self)
             threading.Thread(target=self._run, name="mirror-widget", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop, and ignore later outcomes. Stopping it again does nothing."""
+        """Stop the work, and ignore later outcomes. Further calls do nothing."""
         self._stopped.set()
         self._has_outcome.set()
         with self._idle:
@@ -128,13 +133,13 @@ class Live:
             self._subscription.close()
 
     def step(self) -> None:
-        """Deliver the outcomes and events that have arrived, do pending work, and show changes."""
+        """Deliver the outcomes and events that have arrived, do the work that is due, and display changes."""
         self._run_safely(self._deliver, self._tick, self._show)
 
     def show(self) -> None:
-        """Deliver the outcomes and events that have arrived, and show changes.
+        """Deliver the outcomes and events that have arrived, and display changes.
 
-        This does no pending work, so that a change of a field sends no request.
+        This does not do work that is due, so that a change of a field does not send a request.
         """
         self._run_safely(self._deliver, self._show)
 
@@ -146,11 +151,11 @@ class Live:
                 for action in actions:
                     action()
             except Exception as error:
-                # Otherwise the error would end the thread without a message.
+                # Without this, the error would end the thread without a message.
                 self._failed(error)
 
     def _deliver(self) -> None:
-        # Only the outcomes that are there now, so that the step ends however fast others arrive.
+        # Only the outcomes that have arrived by now are delivered, so that the step ends even if others arrive quickly.
         for _ in range(self._outcomes.qsize()):
             try:
                 self._outcomes.get_nowait()()
@@ -178,14 +183,14 @@ class Live:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            # The first outcome after a pause is shown at once; others wait, so that refreshes stay few.
+            # The first outcome after a pause is displayed at once. Others wait, so that there are few refreshes.
             is_early = self._has_outcome.wait(REFRESH_SECONDS)
             self._has_outcome.clear()
             self.step()
             if is_early and self._stopped.wait(REFRESH_SECONDS):
                 return
             if isinstance(self.problem, ClientClosed):
-                # The content stays, with a notice from this step.
+                # The content remains, with a notice from this step.
                 self.step()
                 self.stop()
 

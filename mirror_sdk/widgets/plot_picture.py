@@ -19,14 +19,14 @@ from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import StateRow, Threshold
 
 _MOST_POINTS_WITH_DOTS = 75
-# Like those of tokens.css, but one color for light and dark pages.
+# The colors are like those of tokens.css, but the same for light and dark pages.
 _PALETTE = ("#2b7fc4", "#d9720f", "#2e9b57", "#b05a94", "#a08000", "#7468c9", "#2a95b5", "#857767")
 _DASHES = ("-", "--", ":", "-.")
 _NO_COLOR, _BAD, _GOOD = "#8b949e", "#b3221b", "#17693a"
 
 
 def panels_of(lines: Sequence[Series]) -> list[list[Series]]:
-    """Return the lines that have points by panel, in order."""
+    """Return the lines that have points, grouped by panel and in order."""
     panels: dict[str, list[Series]] = {}
     for line in lines:
         if len(line.at):
@@ -37,7 +37,7 @@ def panels_of(lines: Sequence[Series]) -> list[list[Series]]:
 def plot_html(
     chart: ChartParts, interval: Interval, colors: Mapping[SeriesKey, int], thresholds: Sequence[Threshold] = ()
 ) -> str:
-    """Return the plot as a picture, and its legend as a table."""
+    """Return the plot as a picture, and the legend of the plot as a table."""
     rows = [_legend_row(line, interval) for line in chart.lines if len(_visible(line, interval)[0])]
     rows += [{"name": row.name, "last": row.spans[-1].text} for row in chart.states if row.spans]
     legend = static.table("Legend", ("name", "last", "min", "max", "mean", "unit"), rows, len(rows)) if rows else ""
@@ -45,7 +45,7 @@ def plot_html(
 
 
 def describe(chart: ChartParts) -> str:
-    """Return the plot in words, for screen readers."""
+    """Describe the plot in words, for screen readers."""
     phrases = [
         f"{line.name} from {_text(line.numbers.min())} to {_text(line.numbers.max())} {line.unit_text}".rstrip()
         for line in chart.lines
@@ -82,7 +82,7 @@ def picture(
     axes[-1].xaxis.set_major_locator(locator)
     axes[-1].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     axes[-1].set_xlabel("time (UTC)", fontsize="small")
-    # The picture has a box for a missing glyph. A warning in the notebook would not help.
+    # The picture shows a box for a missing glyph. A warning in the notebook would not help.
     warnings.filterwarnings("ignore", "Glyph ", UserWarning, __name__.replace(".", r"\."))
     written = io.BytesIO()
     figure.savefig(written, format="png")
@@ -139,7 +139,10 @@ def _legend_row(line: Series, interval: Interval) -> dict[str, object]:
 
 
 def _visible(line: Series, interval: Interval, more: int = 0) -> tuple[Numbers, Numbers]:
-    """Return the times and the numbers within the interval, and ``more`` on each side for the lines."""
+    """Return the times and the numbers within the interval.
+
+    They include ``more`` additional points on each side, to draw the lines to.
+    """
     at, numbers = line.with_breaks
     begin, end = map(milliseconds, interval)
     visible = slice(max(np.searchsorted(at, begin) - more, 0), np.searchsorted(at, end, "right") + more)
@@ -151,5 +154,5 @@ def _text(number: np.float64) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that matplotlib interprets neither as a formula nor as a hidden legend entry."""
+    """Return a string that matplotlib interprets neither as a formula nor as a hidden legend entry."""
     return (" " if text.startswith("_") else "") + text.replace("$", r"\$")

@@ -1,6 +1,7 @@
-"""The rows and series that a widget shows. Each sends only its changes to the pages that are open.
+"""The rows and series that a widget displays.
 
-A page that opens, or that missed a version, requests everything.
+Each sends only its changes to the pages that are open. A page that opens, or that missed a version, requests the entire
+content.
 """
 
 from __future__ import annotations
@@ -24,18 +25,21 @@ _LARGEST_EXACT = 2**53
 _PLAIN = frozenset({str, bool, type(None)})
 
 Send: TypeAlias = Callable[[dict[str, Any], list[memoryview]], object]
-"""Sends a message with buffers to the open pages."""
+"""A function that sends a message with buffers to the open pages."""
 
 Points: TypeAlias = tuple[Numbers, Numbers]
-"""Milliseconds since 1970 in order, and a number for each. ``NaN`` interrupts the line."""
+"""Sorted times in milliseconds since 1970, and a number for each time.
+
+``NaN`` interrupts the line.
+"""
 
 
 class Published(ABC):
-    """Content with a version.
+    """Content with a version, which increases with each change.
 
     Args:
-        name: Its name on the page.
-        send: Sends a message to the pages.
+        name: The name of the content on the page.
+        send: A function that sends a message to the pages.
     """
 
     _kind: ClassVar[str]
@@ -50,19 +54,19 @@ class Published(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Everything, as a page gets it with the state of the widget."""
+        """The entire content, as a page gets it with the state of the widget."""
         with self._lock:
             return self._message(all=True, **self._everything())
 
     def send_all(self) -> None:
-        """Send everything, to a page that opens."""
+        """Send the entire content, because a page was opened."""
         with self._lock:
             message = self.state
             self._send(message, message.pop("buffers", []))
 
     @abstractmethod
     def _everything(self) -> dict[str, Any]:
-        """Return the content of a message with everything."""
+        """Return the message with the entire content."""
 
     def _message(self, **content: Any) -> dict[str, Any]:
         return {"kind": self._kind, "name": self._name, "version": self._version, **content}
@@ -74,19 +78,19 @@ class PublishedRows(Published):
     _kind = "rows"
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows.
+        """Display these rows.
 
         Args:
-            rows: The rows, in their order unless the user sorts them. Each has a unique ``key``, and for each column
-                a value for :func:`as_json`. ``tones`` may have a tone for a column, and ``hints`` the tooltip of its
-                cell.
+            rows: The rows, in the order in which they are displayed unless the user sorts them. Each row has a unique
+                ``key``, and for each column a value for :func:`as_json`. ``tones`` may contain a tone for a column, and
+                ``hints`` the tooltip of the cell.
         """
         current = {str(row["key"]): row for row in rows}
         with self._lock:
             before, self._content = self._content, current
             changed = [row for key, row in current.items() if before.get(key) is not row and before.get(key) != row]
             removed = [key for key in before if key not in current]
-            # A page appends new rows.
+            # The page appends new rows.
             is_moved = [*({key: before[key] for key in before if key in current} | current)] != [*current]
             if changed or removed or is_moved:
                 self._version += 1
@@ -110,7 +114,7 @@ class PublishedSeries(Published):
     _kind = "series"
 
     def show(self, lines: Mapping[str, Points]) -> None:
-        """Show these lines. Of a line that only became longer, only the new points are sent."""
+        """Display these lines. If a line only became longer, only its new points are sent."""
         with self._lock:
             before, self._content = self._content, dict(lines)
             heads: list[dict[str, Any]] = []
@@ -135,9 +139,9 @@ class PublishedSeries(Published):
 
 
 def as_json(value: Any) -> Any:
-    """Return a value as JSON that JavaScript reads exactly: times and lengths of time in milliseconds."""
+    """Convert a value to JSON that JavaScript reads exactly. Times and durations are in milliseconds."""
     if type(value) in _PLAIN:
-        # Most cells of large tables.
+        # Most cells of large tables have such values.
         return value
     if is_dataclass(value):
         value = {camel(field.name): getattr(value, field.name) for field in fields(value)}
@@ -152,7 +156,7 @@ def as_json(value: Any) -> Any:
             value /= timedelta(milliseconds=1)
         case Status():
             value = value.word
-        # JSON has no such numbers, and JavaScript would round others.
+        # JSON does not support such numbers, and JavaScript would round other ones.
         case float() if not math.isfinite(value):
             value = str(value)
         case int() if abs(value) > _LARGEST_EXACT:
@@ -161,20 +165,20 @@ def as_json(value: Any) -> Any:
 
 
 def camel(name: str) -> str:
-    """Return the name of an attribute as TypeScript writes it: ``devicesText`` for ``devices.text``."""
+    """Return the name of an attribute in the style of TypeScript, such as ``devicesText`` for ``devices.text``."""
     first, *others = name.replace(".", "_").split("_")
     return first + "".join(map(str.capitalize, others))
 
 
 def _for_page(row: Row) -> dict[str, Any]:
-    # Sparklines, tones and hints are JSON already.
+    # Sparklines, tones and hints are already JSON.
     return {name: value if isinstance(value, dict) else as_json(value) for name, value in row.items()}
 
 
 def _overlap(before: Points | None, points: Points) -> tuple[int, int]:
-    """Return how many points a line lost at its beginning, and how many it kept.
+    """Return how many points a line lost at its start, and how many of the remaining ones it kept.
 
-    Zeros if it changed in any other way.
+    Both numbers are 0 if the line changed in another way.
     """
     if before is None or not len(before[0]) or not len(points[0]):
         return 0, 0

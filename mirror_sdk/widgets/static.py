@@ -1,7 +1,7 @@
-"""Plain HTML of the content of a widget: for a notebook without a kernel, on GitHub, and for reports.
+"""Plain HTML with the content of a widget, for a notebook without a kernel, for GitHub, and for reports.
 
-Style sheets and scripts are removed there, so the tags have the styles. Every text is escaped, because it may come from
-a device.
+Style sheets and scripts are removed there, so the tags contain the styles. Every string is escaped, because it may come
+from a device.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mirror_sdk.widgets.models.model import Row
 
 
 def table(caption: str, columns: Sequence[str], rows: Sequence[Row], most: int) -> str:
-    """A table.
+    """Return a table as HTML.
 
     Args:
-        caption: Its title.
-        columns: The columns. If the heading of a column is not its name, it follows the name: ``reason: Why``.
+        caption: The title of the table.
+        columns: The columns. A column may be followed by its heading if the heading differs, as in ``reason: Why``.
         rows: All rows.
-        most: The maximum number of rows that are shown, the first ones.
+        most: The maximum number of rows to display. If there are more, the first ones are displayed.
     """
     headings = {name: heading or name.capitalize() for name, _, heading in (one.partition(": ") for one in columns)}
     cells = [[row.get(name) for name in headings] for row in rows[:most]]
@@ -38,18 +38,18 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Row], most: int) 
 
 
 def paragraph(text: str) -> str:
-    """A paragraph."""
+    """Return a paragraph as HTML."""
     return f"<p>{escape(text)}</p>"
 
 
 def picture(png: bytes, description: str) -> str:
-    """A picture that is part of the page."""
+    """Return an image tag that contains the picture itself."""
     data = base64.b64encode(png).decode("ascii")
     return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}" style="max-width: 100%">'
 
 
 def page(title: str, body: str) -> str:
-    """A complete page that needs no other file."""
+    """Return a complete HTML page that does not need other files."""
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -1,4 +1,4 @@
-"""The event watcher: earlier and new events, as lines and states over time and as a table."""
+"""The event watcher, which shows earlier and new events as lines and states over time and as a table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PLOT_SECONDS = 0.5
 PLOT_SHARE = 6
-"""The pause before the next drawing, as a multiple of the time of the last one."""
+"""The pause before the next drawing, as a multiple of the duration of the last drawing."""
 START_SECONDS = 10.0
 _COLUMNS = (
     *("number: No.", "changed_at: Changed at (UTC)", "device", "resource", "value", "event", "path"),
@@ -46,42 +46,47 @@ _ROWS_IN_COPY = 50
 
 
 class EventWatcher(MirrorWidget):
-    """Shows the events of chosen resources over time and as a table, and can save or record them.
+    """A widget that shows the events of chosen resources over time and as a table.
 
-    Values only arrive from resources that your key has subscribed to: ``client.subscribe(device, path)``.
+    It can also save or record the events.
 
-    It starts with earlier events. The oldest come from the recording or, without one, from the last day of the
-    service's history. The others come from the notification log, which usually covers a day; their column ``received``
-    shows when the widget read them. New events follow without a gap, each of them once. If the user chooses other
-    devices or paths, the widget filters the display and reads the earlier events again.
+    Values arrive only from resources to which your key has subscribed: ``client.subscribe(device, path)``.
 
-    Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports in
-    resource 5701. If it reports none, the declared unit is shown. Set points and integers have steps, because each
-    value lasts until the next one. Booleans and strings are drawn as states over time. A line breaks after a loss in
-    the log and after its device left. It also breaks after a silence of more than ten times its usual interval, unless
-    it is a set point. The plot marks losses, absences of devices, and writes with their results.
+    The watcher starts with earlier events. The oldest ones come from the recording or, without a recording, from the
+    last day of the history of the service. The others come from the notification log, which usually covers a day. Their
+    column ``received`` shows when the widget read them. New events follow without a gap, and each event appears once.
+    If the user chooses other devices or paths, the widget filters the display and reads the earlier events again.
+
+    Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
+    (resource 5701), or else the declared unit. The lines of set points and integers have steps, because each value
+    lasts until the next one. Booleans and strings are drawn as states over time. A line is interrupted after a loss in
+    the log and after its device left. It is also interrupted after a silence of more than ten times the usual interval,
+    unless it is a set point. The plot marks losses, absences of devices, and writes with their results.
 
     The plot follows the newest events, or shows a fixed interval after a zoom. A click on a row of the table highlights
-    its line. Times are displayed in a zone that the user chooses.
+    the line of the resource. Times are displayed in a time zone that the user chooses.
 
-    The page is refreshed at most four times a second, the plot at most twice. While the display is paused, the table
-    shows all stored events instead of only the newest.
+    The page is refreshed at most four times a second, and the plot at most twice. While the display is paused, the
+    table shows all stored events instead of only the newest ones.
 
     Args:
-        client: The mirror.
-        devices: Devices, their ids or endpoint names, or a table whose rows name them; ``None`` selects all.
-        paths: Path patterns (``/3303/*``): only observations of these; ``None`` selects every event.
-        recording: A recording to start with, or its folder.
-        thresholds: Levels that the plot marks, by path or path pattern: one, or several in a list. The legend shows how
-            long each line was above them.
-        max_events: The maximum number of stored events from the recording, and of those from the log.
-        live: Whether it receives events by itself.
-        keep_previous: Whether earlier watchers stay open. By default this one closes those of the previous run of its
-            cell. If the notebook does not say which cell is running, it closes all earlier watchers of this client.
-        clock: Returns seconds; used for the rate and the refresh of the plot.
+        client: The client of the mirror.
+        devices: Devices, their ids or endpoint names, or a table whose rows identify them. ``None`` selects all
+            devices.
+        paths: Path patterns such as ``/3303/*``, which select only observations of these paths. ``None`` selects every
+            event.
+        recording: A recording to start with, or the folder of a recording.
+        thresholds: The levels that the plot marks, by path or path pattern. A value is a single level or a list of
+            levels. The legend shows how long each line was above them.
+        max_events: The maximum number of stored events from the recording, and also of stored events from the log.
+        live: Whether the watcher receives events on its own.
+        keep_previous: Whether earlier watchers stay open. By default, a new watcher closes the watchers of the previous
+            run of its cell. If the notebook does not identify the running cell, it closes all earlier watchers of this
+            client.
+        clock: A function that returns the time in seconds. It is used for the rate and for the refresh of the plot.
 
     Raises:
-        FileNotFoundError: There is no such recording.
+        FileNotFoundError: The recording does not exist.
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, a threshold is not a number, or a single
             string was passed instead of a list.
         ValueError: A pattern is invalid.
@@ -113,7 +118,7 @@ class EventWatcher(MirrorWidget):
         super().__init__(client, live=live, keep_previous=keep_previous)
         devices = device_ids(devices, "devices") if is_table(devices) else devices
         names = () if devices is None or isinstance(devices, str) else devices
-        # Names are not resolved here, since the device may register later.
+        # Names are not resolved here, because a device may register later.
         chosen = [known_id("each of devices", one) or str(one) for one in names]
         self.model = WatcherModel(
             client,
@@ -135,7 +140,7 @@ class EventWatcher(MirrorWidget):
         self._interval: Interval | None = None
         self._counts = self._saved = ""
         self._start()
-        # After the start, so that no event is missed between the read and the live events.
+        # This follows the start, so that no event is missed between the read and the live events.
         with self._live.lock:
             self.model.load()
         self._plot_at = clock()
@@ -153,14 +158,16 @@ class EventWatcher(MirrorWidget):
             return self.model.frame
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the stored events of the current choice to a Parquet file, for ``mirror_sdk.frames.read_parquet``.
+        """Write the stored events of the current choice to a Parquet file.
+
+        ``mirror_sdk.frames.read_parquet`` can read the file.
 
         Args:
-            path: The file.
-            overwrite: Whether an existing file is replaced.
+            path: The path of the file.
+            overwrite: Whether to replace an existing file.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
             FileExistsError: The file exists, and ``overwrite`` is false.
@@ -202,7 +209,10 @@ class EventWatcher(MirrorWidget):
 
     @property
     def _is_plot_due(self) -> bool:
-        """Whether to draw the plot: at once after a choice of the user, else at most twice a second."""
+        """Return whether to draw the plot.
+
+        The plot is drawn immediately after a choice of the user, and otherwise at most twice a second.
+        """
         is_time = self._clock() >= self._plot_at or self._choice != self._new_choice()
         return is_time and self._plotted != (self.model.version, self._new_interval())
 
@@ -213,7 +223,7 @@ class EventWatcher(MirrorWidget):
         interval = self.model.interval_of(self._chart)
         if interval is None or self.model.window.staying is not None:
             return interval
-        # In steps of about a pixel, since each step draws the plot again.
+        # The interval moves in steps of about a pixel, because each step draws the plot again.
         step = max(1.0, interval.length.total_seconds() / 1000)
         end = math.ceil(interval.end.timestamp() / step) * step
         return Interval(interval.begin, max(interval.end, plotted_instant(end)))
@@ -227,7 +237,7 @@ class EventWatcher(MirrorWidget):
             # Draw less often on a slow machine, to leave time for other work.
             self._plot_at = now + max(PLOT_SECONDS, PLOT_SHARE * (self._clock() - now))
         if super()._is_changed:
-            # New rows last, in the order in which the page appends them. The page sorts them.
+            # New rows come last, because the page appends them in this order. The page sorts them itself.
             self._rows("events").show(self.model.rows[::-1])
             self._rows("names").show([{"key": name} for name in self.model.names])
             self._rows("series").show(self.model.series_rows)
@@ -282,7 +292,7 @@ class EventWatcher(MirrorWidget):
         self._attempt("download", "The download failed", self._send_file, kind)
 
     def _send_file(self, kind: str) -> None:
-        """Send the stored events to the page as a file: ``csv`` or ``parquet``."""
+        """Send the stored events to the page as a ``csv`` or ``parquet`` file."""
         content = self.model.file_content(kind)
         self._notify("file", {"name": f"events-{utc_now():%Y%m%d-%H%M%S}.{kind}"}, [content])
 
@@ -294,7 +304,7 @@ class EventWatcher(MirrorWidget):
         self._attempt("recording", "Recording", self.model.record, folder.strip())
 
     def _attempt(self, subject: str, text: str, call: Callable[..., object], *arguments: object) -> None:
-        """Call a function, and replace an earlier failure by its failure."""
+        """Call a function. If it fails, the failure replaces an earlier failure of the same subject."""
         self.model.notices.clear(subject)
         self.model.changed()
         self._act(partial(call, *arguments), subject, text)

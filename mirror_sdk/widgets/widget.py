@@ -1,7 +1,7 @@
-"""The base of all widgets: a model in Python, and one component on the page.
+"""The base of all widgets, which consist of a model in Python and a component on the page.
 
-A subclass names its component in ``mirror_sdk/widgets/ui/src``, the attributes of its model that the component shows,
-and the methods of its model that the component calls:
+A subclass declares three names: its component in ``mirror_sdk/widgets/ui/src``, the attributes of its model that the
+component displays, and the methods of its model that the component calls:
 
     class Clock(MirrorWidget):
         _component = traitlets.Unicode("clock").tag(sync=True)
@@ -11,9 +11,9 @@ and the methods of its model that the component calls:
         def _do_reset(self) -> None:
             self.model.set_to(0)
 
-The component has ``state.text``, and calls ``bridge.intent("stop")`` or, as the widget does this itself,
-``bridge.intent("reset")``. The state is small and is sent as a whole when it changes. Tables and lines are large, so
-only their changes are sent: :meth:`MirrorWidget._publish` shows them with ``_rows`` and ``_series``.
+The component reads ``state.text`` and calls ``bridge.intent("stop")``. It can also call ``bridge.intent("reset")``,
+which the widget itself handles. The state is small, and all of it is sent when it changes. Tables and lines are large,
+so only their changes are sent: :meth:`MirrorWidget._publish` displays them with ``_rows`` and ``_series``.
 """
 
 from __future__ import annotations
@@ -52,28 +52,28 @@ READ_WITHIN_SECONDS = 10.0
 
 
 class Host(NamedTuple):
-    """A widget that contains another widget, and the name that its component uses for that part."""
+    """A widget that displays another widget as a part of itself, and the name of that part in its component."""
 
     widget: MirrorWidget
     name: str
 
 
 class MirrorWidget(LazyModule):
-    """A widget of a client.
+    """The base class of widgets that use a client.
 
-    Its threads run until :meth:`close`, until the end of the ``with`` block or of the kernel, or until the client is
-    closed. They also end if the cell that created it runs again. A subclass creates ``model``, and calls ``_start`` at
-    the end of its ``__init__``.
+    The threads of a widget run until :meth:`close` is called, until its ``with`` block or the kernel ends, or until its
+    client is closed. They also end if the cell that created the widget runs again. A subclass creates ``model``, and
+    calls ``_start`` at the end of its ``__init__``.
 
     Args:
-        client: The mirror. It has to stay open as long as the widget.
-        live: Whether the widget updates by itself. Otherwise there are no threads: each action blocks until it is done,
-            and ``refresh()`` shows changes.
+        client: The client of the mirror. It must stay open as long as the widget.
+        live: Whether the widget updates on its own. Otherwise there are no threads: each action blocks until it is
+            done, and ``refresh()`` displays changes.
         keep_previous: Whether earlier widgets stay open. By default, a new widget closes the widgets of the previous
-            run of its cell. If the notebook does not say which cell is running, the new widget closes all widgets of
-            its kind for the same mirror and key.
-        host: The widget that contains this widget as a part, with ``bridge.part(name)``. The part uses the thread and
-            the connection of its host. By default a widget is displayed by itself.
+            run of its cell. If the notebook does not identify the running cell, it closes the widgets of the same kind
+            for the same mirror and key.
+        host: The widget that displays this one as a part of itself, with ``bridge.part(name)`` in its component. The
+            part uses the thread and the connection of its host. By default, a widget is displayed separately.
 
     Raises:
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
@@ -82,14 +82,20 @@ class MirrorWidget(LazyModule):
     model: Model
 
     _attributes: ClassVar[str] = ""
-    """Attributes of the model for the state of the component, with names as in :func:`camel`."""
+    """The attributes of the model that are part of the state of the component.
+
+    :func:`camel` defines their names in the state.
+    """
     _intents: ClassVar[str] = ""
-    """Methods of the model that the component calls. It also calls ``name`` if the widget has ``_do_name``."""
+    """The methods of the model that the component calls.
+
+    The component can also call ``name`` if the widget has a method ``_do_name``.
+    """
     _copy_seconds: ClassVar[float] = 5.0
 
     _component = traitlets.Unicode().tag(sync=True)
     _state = traitlets.Dict().tag(sync=True)
-    # Everything that was published, for a page that opens while the kernel is busy.
+    # All published content is here, for a page that opens while the kernel is busy.
     _published = traitlets.Dict().tag(
         sync=True, to_json=lambda _, widget: {name: one.state for name, one in list(widget._sources.items())}
     )
@@ -116,51 +122,57 @@ class MirrorWidget(LazyModule):
         self.on_msg(self._on_message)
 
     def _start(self) -> None:
-        """Start the thread, show the model, and close the widgets of an earlier run of the cell."""
+        """Start the thread, display the model, and close the widgets of an earlier run of the cell."""
         if self._host is not None:
             self._host.widget._parts[self._host.name] = self
             self._live.show()
             return
         self._live.start()
-        # After the start, so that the poller they share keeps running.
+        # This follows the start, so that the poller that the widgets share keeps running.
         if not self._keeps_previous:
             _replace_earlier(self)
         self.refresh()
 
-    # What a subclass provides
+    # Members that a subclass provides
 
     def _view(self) -> dict[str, Any]:
-        """Return the state of the component that is not an attribute of the model."""
+        """Return the part of the component's state that does not consist of attributes of the model."""
         return {}
 
     def _publish(self) -> None:
-        """Show tables and lines with :meth:`_rows` and :meth:`_series`."""
+        """Display tables and lines with :meth:`_rows` and :meth:`_series`."""
 
     @abstractmethod
     def _static_html(self) -> Iterator[str | Callable[[], str]]:
-        """Yield its content as plain HTML without scripts; a function for a part that takes long and needs no lock."""
+        """Yield the content as plain HTML without scripts.
+
+        A part that takes long and does not need the lock is yielded as a function.
+        """
 
     @property
     def _is_changed(self) -> bool:
-        """Whether the page lacks something of the model."""
+        """Whether the page does not display the current state of the model."""
         return self.model.version != self._rendered
 
-    # What a subclass uses
+    # Members that a subclass uses
 
     def _rows(self, name: str) -> PublishedRows:
-        """Return the rows of a table of the component: ``bridge.rows(name)`` there."""
+        """Return the rows of a table of the component, which reads them with ``bridge.rows(name)``."""
         return self._source(PublishedRows, name)
 
     def _series(self, name: str) -> PublishedSeries:
-        """Return the lines of a chart of the component: ``bridge.series(name)`` there."""
+        """Return the lines of a chart of the component, which reads them with ``bridge.series(name)``."""
         return self._source(PublishedSeries, name)
 
     def _notify(self, name: str, content: Any, buffers: Sequence[bytes] = ()) -> None:
-        """Send a message to the open pages, such as a file to download: ``bridge.listen(name, ...)`` there."""
+        """Send a message to the open pages, such as a file to download.
+
+        The component receives it with ``bridge.listen(name, ...)``.
+        """
         self._root.send({"kind": "message", "name": self._prefix + name, "content": content}, list(buffers))
 
     def _act(self, action: Callable[[], object], subject: str = "widget", text: str = "That failed") -> None:
-        """Do what the user requested, and show the outcome or the error."""
+        """Perform an action that the user requested, and display the outcome or the error."""
         with self._live.lock:
             try:
                 action()
@@ -172,7 +184,7 @@ class MirrorWidget(LazyModule):
         if name in self._parts:
             self._parts[name].close()
 
-    # Its life
+    # Life cycle
 
     def __enter__(self) -> Self:
         return self
@@ -184,14 +196,14 @@ class MirrorWidget(LazyModule):
         return f"<{type(self).__name__} of {self.client!r}>"
 
     def __dir__(self) -> Iterable[str]:
-        """List the members for users, without those of ipywidgets."""
+        """Return the members for users, without the members of ipywidgets."""
         kinds = [kind for kind in type(self).__mro__ if issubclass(kind, MirrorWidget)]
         names = set(vars(self)).union(*map(vars, kinds)) - {"open"}
         return [name for name in names if not name.startswith("_")]
 
     @property
     def is_running(self) -> bool:
-        """Whether it updates by itself.
+        """Whether the widget updates on its own.
 
         >>> from mirror_sdk.widgets import Explorer
         >>> Explorer(client, live=False).is_running
@@ -200,7 +212,7 @@ class MirrorWidget(LazyModule):
         return self._live.is_running and not self._is_closed
 
     def refresh(self) -> None:
-        """Do pending reads, and show changes. A live widget refreshes itself several times a second.
+        """Start the reads that are due, and display changes. A live widget does this on its own several times a second.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> FleetTable(client, live=False).refresh()
@@ -208,9 +220,9 @@ class MirrorWidget(LazyModule):
         self._live.step()
 
     def close(self) -> None:
-        """Close it and remove it from the page. Closing it again does nothing.
+        """Close the widget and remove it from the page. Further calls do nothing.
 
-        This ends a running recording, and stops running writes: no more are sent.
+        If a recording is running, it ends. If writes are running, no more writes are sent.
 
         >>> from mirror_sdk.widgets import FleetTable
         >>> fleet = FleetTable(client, live=False)
@@ -218,7 +230,7 @@ class MirrorWidget(LazyModule):
         >>> print(fleet.comm)
         None
         """
-        # ipywidgets also closes a widget that is garbage collected, even if its __init__ failed.
+        # ipywidgets also closes a widget that is garbage collected, even if the __init__ of the widget failed.
         if getattr(self, "_is_closed", True) is False:
             self._is_closed = True
             if hasattr(self, "model"):
@@ -226,7 +238,7 @@ class MirrorWidget(LazyModule):
             with self._live.lock:
                 for part in list(self._parts.values()):
                     part.close()
-                # Python may collect a part whose place another one has taken.
+                # Python may collect a part that another part has already replaced.
                 if self._host is not None and self._host.widget._parts.get(self._host.name) is self:
                     del self._host.widget._parts[self._host.name]
                 self.layout.close()
@@ -240,7 +252,7 @@ class MirrorWidget(LazyModule):
         if self._host is None:
             super().open()
 
-    # The page
+    # Messages from and to the page
 
     def _on_message(self, _: object, content: Any, __: object) -> None:
         match content:
@@ -262,11 +274,11 @@ class MirrorWidget(LazyModule):
             self._act(lambda: self._intent(name, arguments)(*arguments))
 
     def _intent(self, name: str, arguments: Sequence[Any]) -> Callable[..., object]:
-        """Return the function of an intent.
+        """Return the function that performs an intent.
 
         Raises:
-            LookupError: There is no such intent.
-            TypeError: It has other parameters.
+            LookupError: The widget has no such intent.
+            TypeError: The intent has other parameters.
         """
         action: Callable[..., object] | None = getattr(self, f"_do_{name}", None)
         if action is None and name in self._intents.split():
@@ -286,15 +298,16 @@ class MirrorWidget(LazyModule):
         return source
 
     def _send(self, msg: Any, buffers: Any = None) -> None:
-        # All messages of ipywidgets are sent here.
+        # All messages of ipywidgets are sent by this method.
         try:
             super()._send(msg, buffers)
         except UnicodeEncodeError:
-            # A page, JSON and Python can have lone surrogates, which UTF-8 cannot hold.
+            # A page, JSON and Python can contain lone surrogates, which UTF-8 cannot store.
             super()._send(json.loads(_without_surrogates(json.dumps(msg, ensure_ascii=False))), buffers)
 
     def _send_published(self, content: dict[str, Any], buffers: list[memoryview]) -> None:
-        # The kernel receives the request of a page only after the cell has ended. Until then the state has everything.
+        # While a cell runs, the kernel does not receive the request of a page. Until then, the state contains all
+        # content.
         if self._has_page:
             self.send(content, buffers)
 
@@ -306,13 +319,13 @@ class MirrorWidget(LazyModule):
         if not self._is_live:
             self._update_copy()
         elif self._copy_id and self._copied != self.model.version and time.monotonic() >= self._copy_at:
-            # One at a time, on another thread, so that events and clicks do not wait for pictures.
+            # Pictures are made one at a time on another thread, so that events and clicks do not wait for them.
             self._copy_at = math.inf
             replace = partial(self._replace_copy, self.model.version)
             self._live.run(self._static_body(), replace, self._copy_failed)
 
     def _render(self) -> dict[str, Any]:
-        """Publish tables and lines, and return the state of the component with its parts."""
+        """Publish tables and lines, and return the state of the component including its parts."""
         if self._is_changed or not self._content:
             self._publish()
             state = {camel(name): attrgetter(name)(self.model) for name in self._attributes.split()}
@@ -344,17 +357,17 @@ class MirrorWidget(LazyModule):
         self.model.report(subject, text, error)
         self._state = self._state | {"notices": self.model.notices.texts}
 
-    # The copy
+    # The static copy in the notebook
 
     def _ipython_display_(self) -> None:
-        """Show the widget, followed by the copy that remains without a kernel."""
+        """Display the widget, followed by the static copy that remains when there is no kernel."""
         from IPython import display
 
-        # A page that cannot show widgets shows only the copy.
+        # A page that cannot display widgets shows only the copy.
         bundle = self._repr_mimebundle_() if self.comm is not None else None
         view = bundle[0] if bundle else {}
         display.publish_display_data(view | {"text/html": "", "text/plain": repr(self)})
-        # An executed notebook is saved with the content at the end of the cell.
+        # An executed notebook is saved with the content that the widget has at the end of the cell.
         self._live.wait_until_idle(_LOADED_WITHIN_SECONDS)
         self.refresh()
         self._copy_id = self._copy_id or f"mirror-{time.time_ns()}"
@@ -363,10 +376,10 @@ class MirrorWidget(LazyModule):
         _displayed.add(self)
 
     def to_html(self, file: str | os.PathLike[str]) -> Path:
-        """Write its content to an HTML file that opens offline and in any browser. An existing file is replaced.
+        """Write the content to an HTML file, which any browser can open offline. An existing file is replaced.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
             OSError: The file cannot be written.
@@ -378,7 +391,7 @@ class MirrorWidget(LazyModule):
         return report(file, self, title=type(self).__name__)
 
     def _update_copy(self, *, update: bool = True) -> None:
-        """Update the copy in the notebook, if the widget is displayed and its model changed."""
+        """Update the copy in the notebook, if the widget is displayed and its model has changed."""
         with self._live.lock:
             if self._copy_id and self.model.version != self._copied:
                 self._replace_copy(self.model.version, self._static_body()(), update=update)
@@ -398,7 +411,7 @@ class MirrorWidget(LazyModule):
         display.publish_display_data(content, transient={"display_id": self._copy_id}, update=update)
 
     def _static_body(self) -> Callable[[], str]:
-        """Return a function that makes the HTML of the present content, without the lock."""
+        """Return a function that makes the HTML of the current content. The function does not need the lock."""
         title = f"<p><b>{escape(f'{type(self).__name__}, as of {utc_now():%Y-%m-%d %H:%M:%S} UTC')}</b></p>"
         parts = [title, *self._static_html()]
         return lambda: _without_surrogates("".join(part if isinstance(part, str) else part() for part in parts))
@@ -438,7 +451,7 @@ def _without_surrogates(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-# The copy is hidden while there is a live widget. Without one it replaces the message of the page.
+# The copy is hidden while there is a live widget. Without one, it replaces the message of the page.
 _COPY_STYLE = """<style>
 .jp-OutputArea:has(.mirror-widget) .mirror-copy { display: none; }
 .mirror-widget-missing { display: none !important; }
@@ -456,10 +469,10 @@ def _update_copies() -> None:
 
 
 _open: dict[object, tuple[object, WeakSet[MirrorWidget]]] = {}
-"""For each cell, the last run that created widgets, and these widgets.
+"""The last run that created widgets, and the widgets of that run.
 
-The key is the cell, because a cell that runs again may also create its client again. If the page does not name the
-cell: by kind of widget, mirror and key, and each widget is a run.
+They are stored by cell, because a cell that runs again may also create its client again. If the page does not identify
+the cell, they are stored by kind of widget, mirror and key, and each widget counts as a run.
 """
 
 
@@ -473,7 +486,8 @@ def _replace_earlier(widget: MirrorWidget) -> None:
             earlier.close()
             forget_output(earlier)
             if earlier.client is not client:
-                # IPython keeps the last three outputs as ``_``, and so a client that is no longer used.
+                # IPython stores the last three outputs in variables such as ``_``, and so may keep a client that is no
+                # longer used.
                 carrier = earlier.client._session.sender.carrier
                 if isinstance(carrier, Network):
                     carrier.release_idle()

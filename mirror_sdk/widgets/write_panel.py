@@ -1,4 +1,4 @@
-"""The write panel: previews, sends and undoes a value for a resource of chosen devices."""
+"""The write panel, which previews, sends and undoes a value for a resource of the chosen devices."""
 
 from __future__ import annotations
 
@@ -25,35 +25,40 @@ _ROWS_IN_COPY = 50
 
 
 class WritePanel(MirrorWidget):
-    """Pick devices, a resource and a value; preview the changes, write them, follow the progress, and undo them.
+    """A widget to write a value to a resource of several devices.
 
-    The input field matches the type and range of the resource. Picking devices and making a preview only read the
-    mirror. Only *Apply* sends writes, and needs a preview of the current input. Running its cell again, or closing it,
-    stops the writes: no more are sent.
+    The user picks devices, a resource and a value, previews the changes, writes them, follows the progress, and can
+    undo them.
+
+    The input field matches the type and range of the resource. Picking devices and making a preview only reads from the
+    mirror. Only *Apply* sends writes, and it needs a preview of the current input. If the cell runs again or the panel
+    is closed, no more writes are sent.
 
     Args:
-        client: The mirror.
-        devices: The devices to pick from, all initially picked: ids, endpoint names, devices, or a table with a column
-            or an index ``device_id``. By default all devices of the directory, none of them picked.
-        path: The initial resource. The panel says so if it is invalid or cannot be written.
-        expiry_seconds: The time that each write may wait for its device. By default a minute; for a sleeping device,
-            3 days, or more if it was silent for a long time.
-        canary: The number of awake devices to write to first. All of them must succeed before any other write is sent.
-            If no device is awake, there is no canary, as the preview shows.
-        max_failures: The number of tolerated failures. If more writes fail, nothing else is sent. ``None`` for no
+        client: The client of the mirror.
+        devices: The devices to pick from, which are all picked initially. They are ids, endpoint names, devices, or a
+            table with a column or an index ``device_id``. By default, these are all devices of the directory, and none
+            of them is picked.
+        path: The path of the initial resource. If it is invalid or cannot be written, the panel shows a message.
+        expiry_seconds: The time for which each write may wait for its device, in seconds. The default is a minute. For
+            a sleeping device, it is 3 days, or more if the device was silent for a long time.
+        canary: The number of awake devices that are written first. All of these writes must succeed before any other
+            write is sent. If no device is awake in the preview, there is no canary.
+        max_failures: The number of writes that may fail. If more fail, no more writes are sent. ``None`` means no
             limit.
         include_offline: Whether to write to devices that are not registered, too.
-        live: Whether it updates by itself; otherwise each action blocks until it is done.
-        keep_previous: Whether earlier panels stay open. By default this one closes those of the previous run of its
-            cell. If the notebook does not say which cell is running, it closes all earlier panels of this client.
-        host: For widgets that display this one as a part of themselves.
+        live: Whether the panel updates on its own. Otherwise, each action blocks until it is done.
+        keep_previous: Whether earlier panels stay open. By default, a new panel closes the panels of the previous run
+            of its cell. If the notebook does not identify the running cell, it closes all earlier panels of this
+            client.
+        host: The widget that displays this one as a part of itself.
 
     Raises:
-        AmbiguousName: One of the names belongs to several devices.
+        AmbiguousName: Several devices have the same name, and ``devices`` contains that name.
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, an item of ``devices`` is not a device, or
             ``path`` is not a string.
-        UnknownDevice: One of the names belongs to no device.
-        InvalidValue: A table does not name devices, or a limit is too small.
+        UnknownDevice: A name in ``devices`` does not belong to any device.
+        InvalidValue: A table does not contain devices, or a limit is too small.
 
     >>> with WritePanel(client, [light], live=False) as panel:
     ...     panel.model.devices.text
@@ -92,7 +97,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the last preview, applied or not; ``None`` before the first.
+        """The plan of the last preview, whether it was applied or not. It is ``None`` before the first preview.
 
         >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
         >>> panel.model.value.enter("40")
@@ -105,7 +110,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The current requests table of the last writes; without rows before the first.
+        """The current requests table of the last writes. It has no rows before the first write.
 
         See :func:`mirror_sdk.frames.requests_frame`.
 
@@ -135,7 +140,7 @@ class WritePanel(MirrorWidget):
 
     def _publish(self) -> None:
         self._rows("devices").show(self.model.devices.rows)
-        # Keep the earlier plan until the new one is there, so that the layout does not jump.
+        # The earlier plan is kept until the new one is available, so that the layout does not jump.
         if self.model.stage is not Stage.CHECKING:
             self._rows("writes").show(self.model.rows)
 
@@ -163,7 +168,7 @@ class WriterHost(MirrorWidget):
 
     @property
     def writer(self) -> WritePanel | None:
-        """The write panel; ``None`` before it was opened."""
+        """The write panel; ``None`` until it is opened."""
         part = self._parts.get("writer")
         return part if isinstance(part, WritePanel) else None
 

@@ -1,1 +1,1 @@
-"""Analysis over time of a history or events table: statistics, durations, availability, rates and gaps."""
+"""Analysis of a history or events table over time: statistics, durations, availability, rates and gaps."""

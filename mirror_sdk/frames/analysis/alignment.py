@@ -1,4 +1,4 @@
-"""Resources in columns next to each other, and comparisons of two periods."""
+"""The alignment of resources in adjacent columns, and the comparison of two periods."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ COMPARED_COLUMNS = (
     TableColumn("covered_a", pa.float64(), "the share of the bin in which a value is known, in the first period"),
     TableColumn("covered_b", pa.float64(), "the share of the bin in which a value is known, in the second period"),
 )
-"""A comparison of two periods."""
+"""The columns of a comparison of two periods."""
 
 
 def align(timeline: Timeline, span: int, how: Statistic) -> pd.DataFrame:
     """Return one column for each resource; see :meth:`mirror_sdk.frames.MirrorAccessor.align`.
 
     Raises:
-        InvalidValue: The statistic has several columns or is not defined for the values, or there would be too many
-            rows.
+        InvalidValue: The statistic has several columns, it is not defined for the values, or the result would have too
+            many rows.
     """
     name = _one(how)
     bins = bins_of(span, timeline.begin, timeline.end, timeline.tz)
@@ -89,7 +89,10 @@ def _one(how: Statistic) -> Statistic:
 
 
 def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statistic) -> tuple[Floats, Ints, pa.Array]:
-    """Return the statistic of each cell, its unit (see :meth:`BinnedSegments.unit`), and the known share of its bin."""
+    """Return the statistic of each cell, its unit, and the fraction of its bin in which values are known.
+
+    :meth:`BinnedSegments.unit` describes the unit.
+    """
     bins = Bins(np.append(np.arange(begin, begin + length, span), begin + length))
     binned = binned_segments(timeline.within(begin, begin + length), bins, [name])
     table = binned.statistics([name])
@@ -102,7 +105,7 @@ def _window(timeline: Timeline, begin: int, length: int, span: int, name: Statis
 
 
 def _in_order_of_patterns(timeline: Timeline) -> list[int]:
-    """Return the selected paths in the order of the patterns, sorted for a pattern that matches several."""
+    """Return the selected paths in the order of the patterns. Paths that match the same pattern are sorted."""
     paths = np.unique(timeline.segments.of_path).tolist()
     patterns = ["*"] if timeline.patterns is None else timeline.patterns
     found = [path for pattern in patterns for path in paths if matches(pattern, str(timeline.rows.paths[path]))]
@@ -110,7 +113,7 @@ def _in_order_of_patterns(timeline: Timeline) -> list[int]:
 
 
 def _column(timeline: Timeline, devices: Ints, bins: Bins, name: Statistic) -> Any:
-    """Return a statistic of the cells of a path. Devices without this path have missing cells."""
+    """Return one statistic of one path, with missing cells for devices that do not have the path."""
     of_device = timeline.segments.of_device
     cells = timeline.to_frame(binned_segments(timeline, bins, [name]).statistics([name]))[name]
     position = np.full((len(devices), len(bins)), -1)

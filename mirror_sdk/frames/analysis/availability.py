@@ -1,4 +1,4 @@
-"""The times at which devices were available, and the intervals in which their values are unknown."""
+"""The availability of devices, and the intervals in which their values are unknown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GAPS_COLUMNS = (
         "duration", pa.duration("ms"), "length of the interval; without a known end, up to the end of the table"
     ),
 )
-"""The intervals in which values are unknown."""
+"""The columns of the table of unknown intervals."""
 
 AVAILABILITY_COLUMNS = (
     *DEVICE_COLUMNS,
@@ -47,7 +47,7 @@ AVAILABILITY_COLUMNS = (
         "last_seen_at", INSTANT, "when the device last sent a value, a registration or an update; NA if it never did"
     ),
 )
-"""The availability of each device."""
+"""The columns of the availability table, which has one row per device."""
 
 PRESENCE_COLUMNS = (
     *DEVICE_COLUMNS,
@@ -56,7 +56,7 @@ PRESENCE_COLUMNS = (
     TableColumn("end", INSTANT, "when the interval ends"),
     TableColumn("duration", pa.duration("ms"), "length of the interval"),
 )
-"""The intervals in which a device was available, absent or unknown."""
+"""The columns of the table of intervals in which a device was available, absent or unknown."""
 
 
 def gaps(timeline: Timeline) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval
     """Measure the availability of devices; see :meth:`mirror_sdk.frames.MirrorAccessor.availability`."""
     devices = np.unique(timeline.rows.device[timeline.rows.device >= 0])
     if state is not None:
-        # Include devices without a row.
+        # Include devices that have no rows.
         named = pd.Index(state["device_id"].astype(object).dropna().unique())
         devices = np.union1d(devices, timeline.rows.devices.get_indexer(named))
     device, begin, end, presence = _intervals(timeline, devices)
@@ -92,23 +92,26 @@ def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval
 
 
 def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Divide the time of each device by its presence: number of the device, begin, end and presence."""
+    """Divide the time of each device into intervals of one presence.
+
+    The result has the device index, the start, the end and the presence of each interval.
+    """
     device, at, absent, unknown = _changes(timeline, devices)
     order = order_by(device, at)
     device, at = device[order], at[order]
-    # Overlaps count once; each device is back at 0 after its last change.
+    # Overlapping intervals count once, because the sum of each device returns to 0 only after its last change.
     absent, unknown = np.cumsum(absent[order]), np.cumsum(unknown[order])
     presence = np.where(unknown > 0, _UNKNOWN, np.where(absent > 0, _ABSENT, _AVAILABLE))
     end = following(at)
     is_interval = ~is_end(device) & (end > at)
     device, at, end, presence = (column[is_interval] for column in (device, at, end, presence))
-    # Adjacent intervals of one presence are one, such as an absence in which a silence begins.
+    # Merge adjacent intervals with the same presence, such as an absence during which a silence begins.
     first, last = is_start(device, presence), is_end(device, presence)
     return device[first], at[first], end[last], presence[first]
 
 
 def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return the starts and ends of states: number of the device, instant, and the changes of absent and unknown."""
+    """Return the changes of state: the device index, the time, and by how much the absent and unknown counts change."""
     numbers = np.arange(len(devices))
     found = timeline.intervals
     is_all = found.device < 0
@@ -120,7 +123,7 @@ def _changes(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]
         np.full(len(numbers), one)
         for one in (timeline.begin, np.clip(timeline.known_until, timeline.begin, timeline.end), timeline.end)
     )
-    # Nothing is known before the first row of a device, nor after the table ends.
+    # A device is unknown before its first row and after the end of the table.
     device = np.concatenate([owner, owner, *[numbers] * 4])
     at = np.concatenate([found.begin, found.end, begin, _first_rows(timeline, devices), known_until, end])
     is_unknown = (found.reason == REASONS.index("gap")).astype(np.int64)
@@ -154,7 +157,7 @@ def _by_device(timeline: Timeline, devices: Ints, device: Ints, length: Ints, pr
 
 
 def _last_contacts(timeline: Timeline, devices: Ints) -> Ints:
-    """Return the last contact of each device before the end; ``NO_TIME`` for none."""
+    """Return the last contact of each device before the end, or ``NO_TIME`` if it had no contact."""
     device, at = contacts(timeline.rows)
     is_before = at < timeline.end
     last = np.full(len(timeline.rows.devices), NO_TIME)

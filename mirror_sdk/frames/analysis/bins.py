@@ -1,4 +1,4 @@
-"""Bins of time by the clock of a time zone."""
+"""Bins of time that follow the local clock of a time zone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mirror_sdk.frames.analysis.history_rows import Ints
 
 _DAY = 86_400_000
 _MONDAY = 4 * _DAY
-"""1970-01-05, from which bins of several days are counted."""
+"""The Monday 1970-01-05, from which bins of several days are counted."""
 _MOST = 50_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
-    """Consecutive bins, each from an edge up to the next one."""
+    """Consecutive bins. Each bin extends from one edge to the next one."""
 
     edges: Ints
 
@@ -29,7 +29,7 @@ class Bins:
 
     @property
     def begins(self) -> Ints:
-        """The instant at which each bin begins."""
+        """The start of each bin."""
         return self.edges[:-1]
 
     @property
@@ -38,9 +38,12 @@ class Bins:
         return self.edges[1:] - self.edges[:-1]
 
     def index(self, at: Ints) -> Ints:
-        """Return the bin of each instant; -1 before the first bin and the number of bins after the last one."""
+        """Return the index of the bin of each time.
+
+        The index is -1 before the first bin, and the number of bins after the last bin.
+        """
         lengths = self.lengths
-        # The usual case, without changes of the clock: a division is faster than a search.
+        # In the usual case, without clock changes, a division is faster than a search.
         if len(lengths) and (lengths == lengths[0]).all():
             positions: Ints = np.minimum(np.maximum((at - self.edges[0]) // lengths[0], -1), len(lengths))
             return positions
@@ -48,25 +51,25 @@ class Bins:
 
 
 def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
-    """Return the bins that overlap the time from ``begin`` up to ``end``.
+    """Return the bins that overlap the period from ``begin`` to ``end``.
 
-    A bin begins when the clock of the zone first shows a multiple of the span. Multiples are counted from midnight if a
-    day is a whole number of spans, else from Monday, January 5, 1970. If the clock skips a multiple, the bin begins at
-    the change. If the clock is put back by a whole bin or more, the bins of that time occur twice. If the clock is put
-    back by less than a bin, one bin is longer.
+    A bin begins when the local clock first shows a multiple of the span. If a day is a whole number of spans, multiples
+    are counted from midnight, else from Monday, January 5, 1970. If the clock skips a multiple, the bin begins at the
+    change of the clock. If the clock is put back by a whole bin or more, the bins of that time occur twice. If it is
+    put back by less, one bin is longer.
 
     Args:
         span: The length of a bin, in milliseconds.
-        begin: The first instant, in milliseconds.
-        end: The instant after the last one.
-        tz: The time zone.
+        begin: The start of the period, in milliseconds.
+        end: The end of the period in milliseconds, exclusive.
+        tz: The name of the time zone.
 
     Raises:
         InvalidValue: The zone does not exist, or there would be too many bins.
     """
-    # First, since the edges of too many bins would not fit into memory.
+    # Checked first, because the edges of too many bins would not fit into memory.
     check_count((end - begin) // span)
-    # The first bin may begin earlier and the last one end later; no bin is twice as long as the span.
+    # The first bin may begin before the period and the last bin may end after it. No bin is twice as long as the span.
     edges = _edges(span, begin - 2 * span, end + 2 * span, tz)
     first_edge = np.searchsorted(edges, begin, side="right") - 1
     last_edge = np.searchsorted(edges, max(end, begin + 1), side="left")
@@ -74,7 +77,7 @@ def bins_of(span: int, begin: int, end: int, tz: str) -> Bins:
 
 
 def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
-    """Return the instants at which bins begin, from one instant up to another."""
+    """Return the times at which bins begin in a period."""
     edges: list[Ints] = []
     instants, offsets = _offsets(tz, begin, end)
     for index, (at, until, offset) in enumerate(zip(instants, [*instants[1:], end], offsets, strict=True)):
@@ -92,8 +95,8 @@ def _edges(span: int, begin: int, end: int, tz: str) -> Ints:
 
 
 def _multiples(span: int, begin: int, end: int) -> Ints:
-    """Return the multiples of a span that a clock shows from a time up to another."""
-    # Rounded up: the first multiple at or after each time.
+    """Return the multiples of a span that a clock shows in a period."""
+    # Rounded up to the first multiple at or after each time.
     first, last = (-((_MONDAY - local) // span) for local in (begin, end))
     return np.arange(first, last) * span + _MONDAY
 
@@ -112,7 +115,7 @@ def check_count(count: int) -> None:
 
 
 def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
-    """Return the instants at which the offset of a zone to UTC changes, and the offsets from these instants on.
+    """Return the times at which the UTC offset of a time zone changes, and the offset that applies from each of them.
 
     Raises:
         InvalidValue: The zone does not exist, or a time is outside the years 1 to 9999.
@@ -130,8 +133,8 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
         return offsets
 
     with _in_years_of_zones():
-        # No zone has ever changed twice within three days.
-        # Between two of these instants there is at most one change, which bisection finds to the millisecond.
+        # No time zone has ever changed twice within three days.
+        # So there is at most one change between two of these times. Bisection finds it to the millisecond.
         days = np.append(np.arange(begin, end, 3 * _DAY), end)
         index = np.flatnonzero(np.diff(ahead(days)))
         low, high = days[index], days[index + 1]
@@ -146,7 +149,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _in_years_of_zones() -> Iterator[None]:
-    """Convert errors of time zones, which support the years 1 to 9999, into ``InvalidValue``."""
+    """Convert errors of time zones, which only support the years 1 to 9999, to ``InvalidValue``."""
     try:
         yield
     except (NotImplementedError, OverflowError) as exc:

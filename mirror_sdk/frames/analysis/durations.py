@@ -24,7 +24,7 @@ DURATIONS_COLUMNS = (
     TableColumn("known", pa.duration("ms"), "how long a value is known, whether or not the condition is met"),
     TableColumn("share", pa.float64(), "``duration`` divided by ``known``; NA if no value is known"),
 )
-"""The duration of a condition, per resource."""
+"""The columns of the durations table, which has one row per resource."""
 
 DURATION_INTERVALS_COLUMNS = (
     *RESOURCE_COLUMNS,
@@ -34,7 +34,7 @@ DURATION_INTERVALS_COLUMNS = (
     TableColumn("begin_seen", pa.bool_(), "whether another known value precedes the interval"),
     TableColumn("end_seen", pa.bool_(), "whether another known value follows the interval"),
 )
-"""The intervals in which a condition was met."""
+"""The columns of the table of intervals in which a condition was met."""
 
 UNCHANGED_COLUMNS = (
     *RESOURCE_COLUMNS,
@@ -47,7 +47,7 @@ UNCHANGED_COLUMNS = (
     TableColumn("count", pa.int64(), "how many values have a time in the interval"),
     TableColumn("ongoing", pa.bool_(), "whether the interval lasts until the end of the period or of the data"),
 )
-"""The intervals in which a value did not change."""
+"""The columns of the table of intervals in which a value did not change."""
 
 _KINDS = {NUMBER: "numbers", BOOLEAN: "booleans", TEXT: "strings"}
 _CURES = {
@@ -58,7 +58,10 @@ _CURES = {
 
 
 class _Runs(NamedTuple):
-    """Intervals made of consecutive segments, in order; ``first`` and ``last`` are the positions of these segments."""
+    """Intervals that consist of consecutive segments, in order.
+
+    ``first`` and ``last`` are the positions of these segments.
+    """
 
     resource: Ints
     begin: Ints
@@ -78,7 +81,7 @@ def durations(
     """Measure how long a condition was met; see :meth:`mirror_sdk.frames.MirrorAccessor.durations`.
 
     Raises:
-        InvalidValue: The condition is invalid, or not defined for the values.
+        InvalidValue: The condition is invalid, or it is not defined for the values.
     """
     segments = _clipped(timeline)
     runs = _runs(segments, _meets(timeline, segments, above, below, equals), _is_break(segments))
@@ -109,31 +112,31 @@ def unchanged(timeline: Timeline, longer_than: int) -> pd.DataFrame:
 
 
 def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """Return the sum, number and maximum of the lengths in each group; ``count`` is the number of groups."""
+    """Return the sum, number and maximum of the lengths in each group. ``count`` is the number of groups."""
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, group, lengths)
-    # The sums are floats in between, which are exact up to 2**53 milliseconds: 285,000 years.
+    # The intermediate sums are floats, which are exact up to 2**53 milliseconds, or 285,000 years.
     sums = np.bincount(group, weights=lengths, minlength=count).astype(np.int64)
     return sums, np.bincount(group, minlength=count), longest
 
 
 def share_of(part: Ints, total: Ints) -> pa.Array:
-    """Return the quotients; missing where the total is 0."""
+    """Return the quotients, which are missing where the total is 0."""
     return pa.array(part / np.maximum(total, 1), mask=total == 0)
 
 
 def _clipped(timeline: Timeline) -> Segments:
-    """Return the segments within the timeline, without those of no length."""
+    """Return the parts of the segments inside the timeline, without segments of length 0."""
     segments = timeline.segments
     begin, until = np.maximum(segments.at, timeline.begin), np.minimum(segments.until, timeline.end)
     return replace(segments, at=begin, until=until).take(until > begin)
 
 
 def _counts(timeline: Timeline) -> Ints:
-    """Return how many values have the time of each clipped segment."""
+    """Return the number of values that lie in each clipped segment."""
     segments = timeline.segments
     counted = np.cumsum(segments.is_counted & (segments.at >= timeline.begin))
-    # Of several values with one time, only the last one has a length.
+    # Of several values with the same time, only the last one has a length.
     is_last = is_end(segments.resource, segments.at)
     counts = np.zeros(len(segments), dtype=np.int64)
     counts[is_last] = np.diff(counted[is_last], prepend=0)
@@ -141,7 +144,7 @@ def _counts(timeline: Timeline) -> Ints:
 
 
 def _is_break(segments: Segments) -> Flags:
-    """Return which segments begin after something unknown, or are the first of their resource."""
+    """Return which segments are the first of their resource or begin after an unknown interval."""
     is_break: Flags = is_start(segments.resource) | (segments.at != np.append(0, segments.until[:-1])[: len(segments)])
     return is_break
 
@@ -150,9 +153,9 @@ def _runs(segments: Segments, is_within: Flags, is_break: Flags) -> _Runs:
     """Join consecutive segments to intervals.
 
     Args:
-        segments: Segments with a length.
-        is_within: Which of them belong to an interval.
-        is_break: Which of them begin another interval than the segment before.
+        segments: Segments with a length greater than 0.
+        is_within: Which segments belong to an interval.
+        is_break: Which segments start a new interval even if the previous segment belongs to an interval too.
     """
     starts = is_within & (is_break | is_start(is_within))
     first = np.flatnonzero(starts)
@@ -199,7 +202,7 @@ def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | 
 
 
 def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
-    """Reject a condition that does not apply to all values."""
+    """Reject a condition that is not defined for all values."""
     segments = timeline.segments
     is_other = (segments.kind != kind) & segments.is_known
     if is_other.any():
@@ -208,7 +211,7 @@ def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
 
 
 def _each(timeline: Timeline, segments: Segments, runs: _Runs) -> pa.Table:
-    # One more element at either end stands for the segments before the first and after the last one.
+    # The extra elements at both ends stand for the segments before the first and after the last one.
     follows = np.concatenate([~_is_break(segments), [False]])
     is_known = np.concatenate([[False], segments.is_known, [False]])
     return timeline.table(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class HistoryMethods:
-    """Analysis over time. :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known."""
+    """Methods for analysis over time. :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known."""
 
     _frame: pd.DataFrame
 
@@ -44,51 +44,52 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute statistics of each resource in bins of time, for a history or events table.
+        """Compute statistics of each resource in bins of time. The table must be a history or events table.
 
-        A value holds until the next one, but not during gaps and silences, in which it is unknown; see
-        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start but not its end:
+        A value holds until the next value. During gaps and silences it is unknown; see
+        :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start but not its end. The statistics are:
 
-        - ``time_weighted_mean``: the mean of the known values, each weighted by how long it held. For booleans it is
-          the share of the known time in which the value was true.
-        - ``min``, ``max``: the least and the greatest of the values that were known in the bin or changed in it. For
-          booleans they are 0 or 1.
+        - ``time_weighted_mean``: the mean of the known values, each weighted by how long it held. For booleans, it is
+          the fraction of the known time during which the value was true.
+        - ``min``, ``max``: the smallest and the largest of the values that were known in the bin or changed in it.
+          Booleans count as 0 or 1.
         - ``last``: the last value that was known in the bin for some time.
-        - ``count``: the number of values whose time (``changed_at``) is in the bin. Values that changed nothing count,
-          and so do several values with the same time.
+        - ``count``: the number of values whose time (``changed_at``) is in the bin. Repeated values also count, and so
+          do several values with the same time.
         - ``duration``: how long each known value held in the bin.
-        - ``covered``, always included: the part of the bin in which a value was known, from 0 to 1.
+        - ``covered``, always included: the fraction of the bin in which a value was known, from 0 to 1.
 
         If a device changed the unit of a resource (column ``unit``), the method warns with
         :class:`~mirror_sdk.UnitWarning`. In a bin with several units, ``time_weighted_mean``, ``min`` and ``max`` are
         NA. An unknown unit (NA) counts as a different unit. If you know the unit, set the column ``unit`` first.
 
         Args:
-            bin: Length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. Bins follow the local clock: they are
+            bin: The length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. Bins follow the local clock. They are
                 counted from midnight if a day is a whole number of bins, else from Monday, January 5, 1970. A day on
                 which the clock is changed has 23 or 25 hours, and an hour that occurs twice counts twice.
-            how: One statistic or several; ``duration`` cannot be combined with others.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Start of the period; by default the start of the history, else the first row. Rows before ``begin``
-                supply the values at that instant.
-            end: End of the period; by default the end of the history, else the last row.
+            how: One statistic or several. ``duration`` cannot be combined with others.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history. Rows before ``begin`` supply the values at that time.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: Time zone of the bins and their column, such as ``"Europe/Berlin"``. By default the time zone of
-                ``changed_at``.
+            tz: The time zone of the bins and of the column ``bin``, such as ``"Europe/Berlin"``. The default is the
+                time zone of ``changed_at``.
 
         Returns:
-            One row for each resource and bin, even if no value is known, in order of device, path and bin:
+            One row for each resource and bin, even if no value is known. Rows are sorted by device, path and bin:
 
             {columns}
 
             The statistics are in the order in which you requested them. With ``duration`` there is one row for each bin
-            and value instead, with the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
+            and value instead. These rows have the columns ``value`` (as ``last``) and ``duration`` (timedelta64[ms]).
 
         Raises:
-            InvalidValue: The table lacks a column, or an argument is invalid. The statistic is not defined for strings,
-                a column would mix strings with other values, or the result would exceed 50 million rows.
+            InvalidValue: The table lacks a column, or an argument is invalid. It is also raised if the statistic is not
+                defined for strings, a column would mix strings with other values, or the result would exceed 50 million
+                rows.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -118,38 +119,42 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Measure how long each resource met a condition, such as being on or above a threshold.
+        """Measure how long each resource met a condition, such as being above a threshold.
 
-        :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known. From ``begin`` to ``end``:
+        :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known. For the period from ``begin`` to
+        ``end``:
 
         - ``known`` is the time for which a value is known.
         - ``duration`` is the time for which the value meets the condition, and ``share`` is ``duration / known``.
-        - ``intervals`` is the number of unbroken intervals in which the value meets the condition, and ``longest`` is
-          the length of the longest one.
+        - ``intervals`` is the number of uninterrupted intervals in which the value meets the condition, and ``longest``
+          is the length of the longest one.
 
         Without ``above``, ``below`` and ``equals``, the condition is that a boolean is true.
 
         Args:
             path: The resource; ``*`` at the end matches anything.
             above: The value must be greater than this number.
-            below: The value must be less than this number. You can combine it with ``above``.
-            equals: The value must be this number, boolean or text.
+            below: The value must be less than this number. It can be combined with ``above``.
+            equals: The value must be this number, boolean or string.
             per_interval: Whether to return one row for each interval, with its start and end.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
+                ``changed_at``.
 
         Returns:
-            One row for each device and path that has a value, in order of device and path:
+            One row for each device and path that has a value, sorted by device and path:
 
             {columns}
 
-            With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``path``, ``begin``,
-            ``end`` and ``duration``. ``begin_seen`` is true if a known value directly precedes the interval,
-            and ``end_seen`` if one directly follows. Otherwise the interval may have been longer.
+            With ``per_interval``, the result has one row for each interval, with the columns ``device_id``,
+            ``endpoint_name``, ``path``, ``begin``, ``end`` and ``duration``. ``begin_seen`` is true if a known value
+            directly precedes the interval, and ``end_seen`` if a known value directly follows. Otherwise the interval
+            may have been longer.
 
         Raises:
             InvalidValue: The condition is invalid or not defined for the values, the table lacks a column, or another
@@ -181,39 +186,45 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Measure how long each device was registered and in contact, for a history or events table.
+        """Measure how long each device was registered and in contact. The table must be a history or events table.
 
-        At each instant from ``begin`` to ``end``, a device has the first of these states that applies:
+        At each time from ``begin`` to ``end``, a device has the first of these states that applies:
 
         - *unknown*: before the first row of the device, in a ``gap`` of the device or the service, or after the end of
           the table;
         - *absent*: after a ``deregistration`` or ``expired`` row and before the next ``registration`` or
-          ``reg_update``. With ``silence_limit`` also after that time without contact. A value counts as a contact at
-          its own time and, in a history, also at the time of receipt;
+          ``reg_update``. A device is also absent if it has had no contact for longer than ``silence_limit``. A value is
+          a contact at the value's own time and, in a history, also at the time of its receipt;
         - *available*: otherwise.
 
         ``availability`` is the available time divided by the available and absent time.
 
-        The history has no row of a device that was silent throughout. Pass ``state`` to include such devices. For
-        example, ``history.mirror.availability(state=client.as_of(begin), silence_limit="1h")`` finds devices that were
-        silent. The values in ``state`` count as rows and contacts at their ``reported_at``. A state table contains no
-        registrations, so a device that left before ``begin`` counts as available unless ``silence_limit`` applies.
+        The history has no row of a device that was silent throughout the period. Pass ``state`` to include such
+        devices. For example, ``history.mirror.availability(state=client.as_of(begin), silence_limit="1h")`` finds
+        devices that were silent. The values in ``state`` count as rows and contacts at their ``reported_at``. A state
+        table contains no registrations, so a device that left before ``begin`` counts as available unless
+        ``silence_limit`` applies.
 
         Args:
-            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
+            silence_limit: The time without contact after which a registered device is absent; no limit by default.
             per_interval: Whether to return one row for each interval, with its start and end.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
-            state: More devices, and the times of their last values: a state table, such as ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
+            state: A state table, such as ``client.as_of(begin)``. It supplies more devices and the times of their last
+                values.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
+                ``changed_at``.
 
         Returns:
-            One row for each device in the table or ``state``, in order of their ids:
+            One row for each device in the table or ``state``, sorted by device id:
 
             {columns}
 
-            With ``per_interval`` one row for each interval: ``device_id``, ``endpoint_name``, ``presence``
-            (``available``, ``absent`` or ``unknown``), ``begin``, ``end`` and ``duration``.
+            With ``per_interval``, the result has one row for each interval, with the columns ``device_id``,
+            ``endpoint_name``, ``presence`` (``available``, ``absent`` or ``unknown``), ``begin``, ``end`` and
+            ``duration``.
 
         Raises:
             InvalidValue: The table lacks a column, or an argument is invalid.
@@ -243,40 +254,41 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute the rate of a counter, even across resets, for a history or events table.
+        """Compute the rate of a counter, even across resets. The table must be a history or events table.
 
         A pair is two consecutive values, v at time s and w at time t, without an unknown interval between them:
 
         - ``increase`` is w - v. If w < v, the counter was reset to 0: ``increase`` is w, and ``reset`` is true.
         - ``rate`` is increase / ((t - s) / per).
 
-        With ``bin``, the counter is assumed to rise evenly from s to t:
+        With ``bin``, the counter is assumed to rise at a constant rate from s to t:
 
         - ``increase`` is the sum of the increases of all pairs, each multiplied by the share of [s, t) in the bin.
-        - ``covered`` is the fraction of the bin that lies in [s, t) of some pair.
+        - ``covered`` is the fraction of the bin that lies in [s, t) of any pair.
         - ``rate`` is the increase divided by the covered time, in units of ``per``.
         - ``resets`` is the number of resets whose t is in the bin.
 
         Args:
-            path: The counter; ``*`` at the end matches anything.
-            bin: Length of a bin, as in :meth:`resample`. By default the result has one row per pair.
-            per: The unit of time of a rate: ``"1h"`` means the increase per hour.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
-            tz: The time zone of bins and times. By default the time zone of ``changed_at``.
+            path: The path of the counter; ``*`` at the end matches anything.
+            bin: The length of a bin, as in :meth:`resample`. By default, the result has one row per pair.
+            per: The unit of time of a rate. For example, ``"1h"`` means the increase per hour.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
+            tz: The time zone of bins and times. The default is the time zone of ``changed_at``.
 
         Returns:
-            One row for each pair of values that is neither entirely before ``begin`` nor after ``end``:
+            One row for each pair of values, except pairs that are entirely before ``begin`` or after ``end``:
 
             {columns}
 
-            With ``bin`` one row for each resource and bin: ``bin``, ``device_id``, ``endpoint_name``, ``path``,
-            ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
+            With ``bin``, the result has one row for each resource and bin, with the columns ``bin``, ``device_id``,
+            ``endpoint_name``, ``path``, ``increase``, ``rate``, ``resets`` (Int64) and ``covered``.
 
         Raises:
-            InvalidValue: Some values are not numbers, the table lacks a column, or an argument cannot be used.
+            InvalidValue: Some values are not numbers, the table lacks a column, or an argument is invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)
@@ -301,25 +313,27 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Line up resources in columns, one row per device and bin, for a history or events table.
+        """Align resources in columns, with one row per device and bin. The table must be a history or events table.
 
-        Each cell is the statistic ``how`` of the resource in the bin, as :meth:`resample` defines it. It is NA if no
-        value is known, or if the device does not have the resource.
+        Each cell is the statistic ``how`` of the resource in the bin, as :meth:`resample` defines it. The cell is NA if
+        no value is known, or if the device does not have the resource.
 
         Args:
             paths: The resources, in the order of the columns; ``*`` at the end of a path matches anything.
-            on: Length of a bin, as in :meth:`resample`.
+            on: The length of a bin, as in :meth:`resample`.
             how: The statistic, as in :meth:`resample`, except ``duration``.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the bins. By default the time zone of ``changed_at``.
+            tz: The time zone of the bins. The default is the time zone of ``changed_at``.
 
         Returns:
-            A frame with the index ``device_id`` and ``bin`` (its start), and a column for each path that has values:
-            ``Float64``, ``boolean`` or ``string``, like its values.
+            A DataFrame with the index levels ``device_id`` and ``bin`` (the start of the bin). It has one column for
+            each path that has values. The dtype of a column is ``Float64``, ``boolean`` or ``string``, depending on the
+            values.
 
         Raises:
             InvalidValue: The table lacks a column, the statistic is not defined for the values, or an argument is
@@ -351,25 +365,24 @@ class HistoryMethods:
         silence_limit: str | pd.Timedelta | None = None,
         state: pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """Compare two periods, such as yesterday and today, for a history or events table.
+        """Compare two periods, such as yesterday and today. The table must be a history or events table.
 
         Both periods are divided into bins from their start. Each row compares two bins with the same offset from the
         start of their period. ``a`` and ``b`` are the statistic ``how`` in the bin of the first and the second period,
         as :meth:`resample` defines it. ``difference`` is b - a.
 
-        Unlike the bins of :meth:`resample`, these bins do not follow the local clock. All have the same length, except
-        that the last bin ends with the period.
+        Unlike in :meth:`resample`, bins do not follow the local clock. All bins have the same length, except that the
+        last bin ends with the period.
 
         Args:
-            begin_a: Start of the first period.
-            begin_b: Start of the second period.
-            length: Length of both periods.
-            bin: Length of a bin; by default one bin of the whole length.
+            begin_a: The start of the first period.
+            begin_b: The start of the second period.
+            length: The length of both periods.
+            bin: The length of a bin. By default, there is one bin for the entire period.
             how: The statistic, as in :meth:`resample`, except ``duration``.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            state: The values before the first row: a state table of the start of the earlier period.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            state: A state table at the start of the earlier period. It supplies the values before the first row.
 
         Returns:
             One row for each resource and offset, even if no value is known:
@@ -377,7 +390,7 @@ class HistoryMethods:
             {columns}
 
         Raises:
-            InvalidValue: An instant is naive, the values are strings, the table lacks a column, or another argument is
+            InvalidValue: A start is naive, the values are strings, the table lacks a column, or another argument is
                 invalid.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
@@ -405,24 +418,27 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """List the intervals in which values are unknown, for a history or events table.
+        """List the intervals in which values are unknown. The table must be a history or events table.
 
-        The column ``reason`` has one of these values. Empty intervals are left out.
+        The column ``reason`` has one of these values. Empty intervals are omitted.
 
-        - ``gap``: from ``changed_at`` to ``until`` of its row. If events were lost, the interval extends from the
-          newest row before the loss to the first row after it that has a later time;
-        - ``deregistration``, ``expired``: from ``changed_at`` of the row to the next registration or update of the
-          device;
-        - ``silent``: from the end of ``silence_limit`` after a contact to the next contact.
+        - ``gap``: from ``changed_at`` to ``until`` of the ``gap`` row. If events were lost, the interval extends from
+          the newest row before the loss to the first row after it with a later time;
+        - ``deregistration``, ``expired``: from ``changed_at`` of the row to the next registration or registration
+          update of the device;
+        - ``silent``: from the time at which ``silence_limit`` after a contact has elapsed, to the next contact.
 
         Args:
-            silence_limit: How long a device may be silent before values are unknown; no limit by default.
-            begin: Only intervals that end after this instant; by default the start of the history, else the first row.
-            end: Only intervals that begin before this instant; by default the end of the history, else the last row.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
+            silence_limit: The time without contact after which values are unknown; no limit by default.
+            begin: Intervals that end before this time are omitted. The default is the start of the history, or the
+                first row if the table is not a history.
+            end: Intervals that begin after this time are omitted. The default is the end of the history, or the last
+                row if the table is not a history.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
+                ``changed_at``.
 
         Returns:
-            One row for each interval, in order of device and start. Intervals that affect all devices come first:
+            One row for each interval, sorted by device and start. Intervals that affect all devices come first:
 
             {columns}
 
@@ -449,24 +465,29 @@ class HistoryMethods:
         end: InstantLike | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """List values that arrived late, for a history or events table.
+        """List values that arrived late. The table must be a history or events table.
 
         A value is late if a newer value of the resource arrived before it, or if its delay exceeds ``longer_than``:
 
-        - ``lag`` is how much older the value is than the newest value that arrived before it, or 0 if it is not older.
-          Ages compare ``changed_at``. The order of arrival is that of ``revision`` or ``seq``, else of ``received_at``.
-        - ``delay`` is ``received_at`` less ``changed_at``, including the difference between the two clocks. The
-          service's clock sets ``received_at`` in a history, and the client's clock in an events table.
+        - ``lag`` is the age of the value relative to the newest value that arrived before it, or 0 if the value is not
+          older. Ages compare ``changed_at``. The order of arrival is the order of ``revision`` or ``seq``, or else of
+          ``received_at``.
+        - ``delay`` is ``received_at`` minus ``changed_at``. It includes the difference between the two clocks. The
+          clock of the service sets ``received_at`` in a history, and the clock of the client in an events table.
 
         Args:
-            longer_than: The largest delay that is not late, such as ``"1min"``; no limit by default.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only changes at this instant or later; by default the start of the history, else all.
-            end: Only changes before this instant; by default the end of the history, else all.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
+            longer_than: The largest delay that does not count as late, such as ``"1min"``. By default, only the order
+                of arrival counts.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            begin: Changes before this time are omitted. The default is the start of the history. If the table is not a
+                history, all changes are included.
+            end: Changes at or after this time are omitted. The default is the end of the history. If the table is not a
+                history, all changes are included.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
+                ``changed_at``.
 
         Returns:
-            One row for each late value, by device and path, in order of arrival:
+            One row for each late value, sorted by device and path, then in order of arrival:
 
             {columns}
 
@@ -493,24 +514,26 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Find values that stayed the same for long, such as those of stuck sensors, in a history or events table.
+        """Find values that did not change for a long time, for example because a sensor is stuck.
 
-        An interval ends when the value changes or becomes unknown, such as in a gap. Pass ``silence_limit`` to
-        distinguish a silent device from one that reports the same value. ``count`` is the number of values whose time
-        is in the interval.
+        The table must be a history or events table. An interval ends when the value changes or becomes unknown, for
+        example in a gap. Pass ``silence_limit`` to distinguish a silent device from a device that reports the same
+        value. ``count`` is the number of values whose time is in the interval.
 
         Args:
-            longer_than: The length that an interval must exceed, such as ``"1h"``.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
+            longer_than: The duration that an interval must exceed, such as ``"1h"``.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the result, such as ``"Europe/Berlin"``. By default the time zone of ``changed_at``.
+            tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
+                ``changed_at``.
 
         Returns:
-            One row for each interval between ``begin`` and ``end``, in order of device, path and start:
+            One row for each interval between ``begin`` and ``end``, sorted by device, path and start:
 
             {columns}
 
@@ -536,20 +559,24 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`gaps`, one row per device, for the 30 devices with the longest gaps.
+        """Plot :meth:`gaps` with one row per device.
+
+        The plot has at most 30 devices, which are those with the longest gaps.
 
         Gaps that affect all devices are at the top.
 
         Args:
-            silence_limit: How long a device may be silent before values are unknown; no limit by default.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
-            tz: The time zone of the axis. By default the time zone of ``changed_at``.
-            ax: The axes to draw on; a new figure by default.
+            silence_limit: The time without contact after which values are unknown; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
+            tz: The time zone of the axis. The default is the time zone of ``changed_at``.
+            ax: The axes to draw on. By default, a new figure is created.
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`gaps`.
+            InvalidValue: The table or an argument is invalid; see :meth:`gaps`.
 
         >>> simulator.deregister(station)
         >>> _ = simulator.advance(300)
@@ -570,19 +597,23 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`availability`, one row per device, for the 30 devices with the longest absences.
+        """Plot :meth:`availability` with one row per device.
+
+        The plot has at most 30 devices, which are those with the longest absences.
 
         Args:
-            silence_limit: How long a registered device may be without contact before it is absent; no limit by default.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
-            state: More devices, as for :meth:`availability`.
-            tz: The time zone of the axis. By default the time zone of ``changed_at``.
-            ax: The axes to draw on; a new figure by default.
+            silence_limit: The time without contact after which a registered device is absent; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
+            state: A state table that supplies more devices, as for :meth:`availability`.
+            tz: The time zone of the axis. The default is the time zone of ``changed_at``.
+            ax: The axes to draw on. By default, a new figure is created.
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`availability`.
+            InvalidValue: The table or an argument is invalid; see :meth:`availability`.
 
         >>> end = simulator.advance(300)
         >>> history = client.notifications.events_frame(after=0, timeout=0)
@@ -603,19 +634,22 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`late_arrivals`: the delay of each late value over the time at which it changed.
+        """Plot the delay of each value in :meth:`late_arrivals` over the time at which it changed.
 
         Args:
-            longer_than: The largest delay that is not late, such as ``"1min"``; no limit by default.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            begin: Only changes at this instant or later; by default the start of the history, else all.
-            end: Only changes before this instant; by default the end of the history, else all.
-            tz: The time zone of the axis. By default the time zone of ``changed_at``.
-            ax: The axes to draw on; a new figure by default.
+            longer_than: The largest delay that does not count as late, such as ``"1min"``. By default, only the order
+                of arrival counts.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            begin: Changes before this time are omitted. The default is the start of the history. If the table is not a
+                history, all changes are included.
+            end: Changes at or after this time are omitted. The default is the end of the history. If the table is not a
+                history, all changes are included.
+            tz: The time zone of the axis. The default is the time zone of ``changed_at``.
+            ax: The axes to draw on. By default, a new figure is created.
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`late_arrivals`.
+            InvalidValue: The table or an argument is invalid; see :meth:`late_arrivals`.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_late_arrivals().get_ylabel()
         'delay (s)'
@@ -636,22 +670,25 @@ class HistoryMethods:
         tz: str | None = None,
         ax: Axes | None = None,
     ) -> Axes:
-        """Plot :meth:`unchanged`, one row per resource, for the 30 resources with the longest intervals.
+        """Plot :meth:`unchanged` with one row per resource.
+
+        The plot has at most 30 resources, which are those with the longest intervals.
 
         Args:
-            longer_than: The length that an interval must exceed, such as ``"1h"``.
-            paths: Only these resources; ``*`` at the end of a path matches anything.
-            silence_limit: How long a value stays known after the last contact of its device. By default there is no
-                limit.
-            begin: Start of the period; by default the start of the history, else the first row.
-            end: End of the period; by default the end of the history, else the last row.
+            longer_than: The duration that an interval must exceed, such as ``"1h"``.
+            paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
+            silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
+            begin: The start of the period. The default is the start of the history, or the first row if the table is
+                not a history.
+            end: The end of the period. The default is the end of the history, or the last row if the table is not a
+                history.
             state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
-            tz: The time zone of the axis. By default the time zone of ``changed_at``.
-            ax: The axes to draw on; a new figure by default.
+            tz: The time zone of the axis. The default is the time zone of ``changed_at``.
+            ax: The axes to draw on. By default, a new figure is created.
 
         Raises:
             ImportError: matplotlib is not installed.
-            InvalidValue: See :meth:`unchanged`.
+            InvalidValue: The table or an argument is invalid; see :meth:`unchanged`.
 
         >>> client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
         >>> simulator.register(station)

@@ -1,4 +1,7 @@
-"""The rows of a history or events table as NumPy arrays, the same for both kinds of table."""
+"""The rows of a history or events table as NumPy arrays.
+
+Both kinds of table are converted to the same arrays.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ VALUE, GAP = HISTORY_EVENTS.index("reported"), HISTORY_EVENTS.index("gap")
 UP = (HISTORY_EVENTS.index("registration"), HISTORY_EVENTS.index("reg_update"))
 DOWN = (HISTORY_EVENTS.index("deregistration"), HISTORY_EVENTS.index("expired"))
 NONE, NUMBER, BOOLEAN, TEXT = range(4)
-"""The kind of value in a row."""
+"""The kinds of value that a row can have."""
 
 NEVER = np.iinfo(np.int64).max
-"""Later than every instant."""
+"""A timestamp later than all others."""
 NO_TIME = np.iinfo(np.int64).min
-"""No instant."""
+"""The marker of a missing timestamp."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENTS = {"observation": "reported", "async_response": "reported"}
 _TYPED = ("value_num", "value_bool", "value_text")
@@ -41,26 +44,29 @@ _NEEDED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """The rows of a table, one element each. Instants are milliseconds since 1970, by the clocks of the devices.
+    """The rows of a table as arrays with one element per row.
+
+    Times are in milliseconds since 1970, by the clocks of the devices.
 
     Attributes:
-        event: Index into ``HISTORY_EVENTS``; -1 for any other event.
-        device: Index into ``devices``; -1 for a row about all devices.
-        path: Index into ``paths``; -1 for none.
-        at: When it happened.
-        received: When it was received; ``NO_TIME`` if that is unknown.
-        arrived: When it reached the service, or an earlier instant if only that is known; ``NO_TIME`` for none.
-        until: The end of a gap; ``NEVER`` if it has none.
-        order: The order of arrival. Rows that arrived together may have the same number.
+        event: The index into ``HISTORY_EVENTS``; -1 for any other event.
+        device: The index into ``devices``; -1 for a row that concerns all devices.
+        path: The index into ``paths``; -1 for a row without a path.
+        at: The time at which the event happened.
+        received: The time at which the event was received; ``NO_TIME`` if it is unknown.
+        arrived: The time at which the event reached the service. If only an earlier bound is known, it is that time, or
+            ``NO_TIME`` if there is no such bound.
+        until: The end of a gap; ``NEVER`` if the gap has no end.
+        order: The position in the order of arrival. Rows that arrived together may have the same number.
         kind: ``NONE``, ``NUMBER``, ``BOOLEAN`` or ``TEXT``.
-        number: The number, or 0 and 1 for a boolean; NaN for anything else.
-        text: Index into ``texts``; -1 for none.
-        unit: Index into ``units`` for a number; -1 if its unit is unknown.
-        is_counted: Whether it is a row of the table, not of the state before it.
-        devices: Device ids, sorted.
-        paths: Resource paths, sorted.
-        texts: Values that are strings, sorted.
-        units: Units, sorted.
+        number: The number, which is 0 or 1 for a boolean and NaN for any other value.
+        text: The index into ``texts``; -1 if the value is not a string.
+        unit: The index into ``units`` for a number; -1 if the unit is unknown.
+        is_counted: Whether the row belongs to the table, and not to the state before it.
+        devices: The sorted device ids.
+        paths: The sorted resource paths.
+        texts: The sorted values that are strings.
+        units: The sorted units.
     """
 
     event: Ints
@@ -89,7 +95,10 @@ class Rows:
         return replace(self, **{name: getattr(self, name)[positions] for name in _COLUMNS})
 
     def with_rows(self, positions: Ints, others: Rows) -> Rows:
-        """Insert rows that use the same words, each before the row at its position."""
+        """Insert each of the other rows before the row at its position.
+
+        Both must share devices, paths, texts and units.
+        """
         columns: dict[str, Any] = {
             name: np.insert(getattr(self, name), positions, getattr(others, name)) for name in _COLUMNS
         }
@@ -107,14 +116,14 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
         state: A state table with the values that held before the first row.
 
     Raises:
-        InvalidValue: The table lacks a column or has it twice, or a column has values of another type.
+        InvalidValue: The table lacks a column or has it twice, or a column has values of the wrong type.
     """
     need(frame, "device_id", "path", "changed_at")
     event, at, until, order = _event(frame), _at(frame), _until(frame), _order(frame)
     if not any(name in frame for name in _TYPED):
         raise InvalidValue(f"the table lacks {named_columns(_TYPED)}; {_NEEDED}")
     if {"origin", "until"}.isdisjoint(frame):
-        # An events table does not say when a loss began and ended.
+        # An events table does not contain the times at which a loss began and ended.
         at, until = _with_losses(frame, event, at, until, order)
     at = _with_begins(event, at, until)
     received = instants(frame["received_at"]) if "received_at" in frame else np.full(len(frame), NO_TIME)
@@ -136,10 +145,10 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
 
 
 def need(frame: pd.DataFrame, *names: str) -> None:
-    """Check that a table has each of these columns once.
+    """Check that a table has each of these columns exactly once.
 
     Raises:
-        InvalidValue: A column is missing, or occurs twice.
+        InvalidValue: A column is missing or occurs twice.
     """
     missing = [name for name in names if name not in frame]
     if missing:
@@ -150,25 +159,25 @@ def need(frame: pd.DataFrame, *names: str) -> None:
 
 
 def milliseconds(instant: datetime) -> int:
-    """Convert an instant to milliseconds since 1970."""
+    """Convert a datetime to milliseconds since 1970."""
     return int((instant - _EPOCH) // timedelta(milliseconds=1))
 
 
 def instants(column: pd.Series) -> Ints:
-    """Convert a column of times to milliseconds since 1970; ``NO_TIME`` for missing ones."""
+    """Convert a column of times to milliseconds since 1970. Missing times become ``NO_TIME``."""
     if not pd.api.types.is_datetime64_any_dtype(column.dtype):
         return np.full(len(column), NO_TIME)
     return pd.DatetimeIndex(column).as_unit("ms").asi8
 
 
 def is_start(*columns: npt.NDArray[Any]) -> Flags:
-    """Return which rows differ from the row before in any of the columns; the first row does."""
+    """Return which rows differ from the previous row in any of the columns. This is always true for the first row."""
     differs = reduce(np.logical_or, (column[1:] != column[:-1] for column in columns))
     return np.append(True, differs)[: len(columns[0])]
 
 
 def is_end(*columns: npt.NDArray[Any]) -> Flags:
-    """Return which rows differ from the row after in any of the columns; the last row does."""
+    """Return which rows differ from the next row in any of the columns. This is always true for the last row."""
     return np.append(is_start(*columns)[1:], True)[: len(columns[0])]
 
 
@@ -179,16 +188,16 @@ def following(values: npt.NDArray[T], last: int = 0) -> npt.NDArray[T]:
 
 
 def order_by(*columns: Ints) -> Ints:
-    """Return the positions that sort rows by the first column, then by the next ones; the sort is stable.
+    """Return the positions that sort rows by the first column, then by the next ones.
 
-    Several columns are combined into one number as far as they fit, which is faster to sort.
+    The sort is stable. As many columns as possible are combined into one number, because it can be sorted faster.
     """
     keys: list[Ints] = []
     room = 1
     for column in columns if len(columns[0]) else ():
         least, greatest = int(column.min()), int(column.max())
         width = greatest - least + 1
-        # The difference overflows if a column has NO_TIME. Such a column is a key of its own, as it is.
+        # The difference overflows if a column has NO_TIME. Such a column becomes a separate sort key.
         own = column - least if width < NEVER else column
         if keys and room * width < NEVER:
             keys[-1] = keys[-1] * width + own
@@ -200,7 +209,9 @@ def order_by(*columns: Ints) -> Ints:
 
 
 def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
-    """Return the index of each cell into the sorted words of a column, -1 for none, and these words.
+    """Return the index of each cell into the sorted distinct strings of a column, and these strings.
+
+    The index of a missing cell is -1.
 
     Raises:
         InvalidValue: The column has values that are not strings.
@@ -216,7 +227,7 @@ def codes_of(column: pd.Series) -> tuple[Ints, pd.Index]:
             f' 00012 as a number. Read the file again with pd.read_csv(file, dtype={{"{column.name}": "string"}})'
         )
     order = np.argsort(texts.to_numpy(dtype=object), kind="stable")
-    # The extra rank is for -1.
+    # The extra rank is for the index -1.
     rank = np.append(np.argsort(order), -1)
     return rank[codes], texts[order]
 
@@ -242,7 +253,7 @@ def _rows(frame: pd.DataFrame, of: str, **arrays: npt.NDArray[Any]) -> Rows:
 
 
 def _event(frame: pd.DataFrame) -> Ints:
-    """Return the index of each row's event into ``HISTORY_EVENTS``."""
+    """Return the index of the event of each row into ``HISTORY_EVENTS``."""
     if "event" not in frame:
         raise InvalidValue(f"the table lacks the column event; {_NEEDED}")
     codes, words = codes_of(frame["event"])
@@ -251,7 +262,7 @@ def _event(frame: pd.DataFrame) -> Ints:
     event: Ints = events[codes]
     if "async_response" not in words:
         return event
-    # The response to a write or an execution has no value.
+    # The response to a write or to an execute operation has no value.
     return np.where((codes == words.get_loc("async_response")) & ~_has_value(frame), -1, event)
 
 
@@ -262,7 +273,7 @@ def _has_value(frame: pd.DataFrame) -> Flags:
 
 
 def _at(frame: pd.DataFrame) -> Ints:
-    """Return when each row happened: the device's time, else the time of receipt."""
+    """Return the time of each row: the device's time if there is one, else the time of receipt."""
     names = [name for name in ("changed_at", "received_at") if name in frame]
     need_times(frame, *names)
     at = instants(frame["changed_at"])
@@ -280,7 +291,10 @@ def _until(frame: pd.DataFrame) -> Ints:
 
 
 def _order(frame: pd.DataFrame) -> Ints:
-    """Return the order of arrival: the numbers of the table, else the times of receipt, else the order of the rows."""
+    """Return the order of arrival.
+
+    It comes from the numbers in the table, else from the times of receipt, else from the order of the rows.
+    """
     for name in ("revision", "seq"):
         if _is_numbered(frame, name):
             return frame[name].to_numpy(dtype=np.int64)
@@ -296,10 +310,11 @@ def _is_numbered(frame: pd.DataFrame, name: str) -> bool:
 
 
 def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> Ints:
-    """Return the earliest time at which each row reached the service: the newest time of its clock before the row.
+    """Return a lower bound of the time at which each row reached the service.
 
-    The service numbers its history and records when it received each row. In any other table the receipt is by
-    another clock, and many rows may have been received at once.
+    It is the newest time by the clock of the service up to the row. A history is numbered by the service, which also
+    records when it received each row. In any other table, the time of receipt comes from another clock, and many rows
+    may have the same time of receipt.
     """
     arrived = np.full(len(frame), NO_TIME)
     if "received_at" not in frame and not _is_numbered(frame, "seq"):
@@ -315,9 +330,10 @@ def _arrived(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Int
 
 
 def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order: Ints) -> tuple[Ints, Ints]:
-    """Return start and end of each loss of an events table: from the rows before it up to the rows after it.
+    """Return the start and end of each loss in an events table.
 
-    A loss arrives with the first entries after it. So it was received together with them, and after all earlier rows.
+    A loss extends from the rows before it to the rows after it. It arrives with the first entries after it. It was
+    therefore received together with them, and after all earlier rows.
     """
     need(frame, "received_at")
     received = instants(frame["received_at"])
@@ -329,7 +345,7 @@ def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order:
         if first is not None and not np.isnan(first[position]):
             is_before |= (received == received[position]) & (order < first[position])
         before, after = at[is_other & is_before], at[is_other & ~is_before]
-        # A loss before all rows leaves no gap in them.
+        # A loss before all rows does not leave a gap between them.
         begin = before.max() if len(before) else after.min(initial=received[position])
         at[position] = begin
         until[position] = after[after > begin].min(initial=NEVER) if len(before) else begin
@@ -337,7 +353,7 @@ def _with_losses(frame: pd.DataFrame, event: Ints, at: Ints, until: Ints, order:
 
 
 def _with_begins(event: Ints, at: Ints, until: Ints) -> Ints:
-    """Let a gap whose begin is unknown begin at the newest row before its end."""
+    """Set the start of each gap with an unknown start to the newest row before the end of the gap."""
     at = at.copy()
     for position in np.flatnonzero((event == GAP) & (at == NO_TIME) & (until < NEVER)):
         at[position] = at[(event != GAP) & (at < until[position])].max(initial=NO_TIME)
@@ -345,13 +361,13 @@ def _with_begins(event: Ints, at: Ints, until: Ints) -> Ints:
 
 
 def _of_state(state: pd.DataFrame) -> Rows:
-    """Return the values of a state table as rows of the time at which they were reported."""
+    """Return the values of a state table as rows, each at the time at which the value was reported."""
     need(state, "device_id", "path", "reported_at")
     need_times(state, "reported_at")
     count = len(state)
     reported_at, taken_at = instants(state["reported_at"]), state.attrs.get("mirror", {}).get("taken_at")
     if taken_at is not None:
-        # A service of an earlier version sends the receipt, which may be later than the instant of the state.
+        # A service of an earlier version sends the time of receipt, which may be later than the timestamp of the state.
         reported_at = np.minimum(reported_at, milliseconds(pd.Timestamp(taken_at)))
     unknown = np.full(count, NO_TIME)
     return _rows(
@@ -362,7 +378,7 @@ def _of_state(state: pd.DataFrame) -> Rows:
         received=unknown,
         arrived=unknown,
         until=np.full(count, NEVER),
-        # Before all rows of the table.
+        # The state precedes all rows of the table.
         order=unknown,
         is_counted=np.zeros(count, dtype=bool),
     )
@@ -378,7 +394,7 @@ def _concatenated(first: Rows, second: Rows) -> Rows:
 
 
 def _values(frame: pd.DataFrame, of: str) -> tuple[Ints, Floats, Ints, pd.Index]:
-    """Return the kind, number and text index of each value, and the strings."""
+    """Return the kind, number and string index of each value, and the distinct strings."""
     kind = np.zeros(len(frame), dtype=np.int8)
     number = np.full(len(frame), np.nan)
     for name, kind_code in ((f"{of}_num", NUMBER), (f"{of}_bool", BOOLEAN)):
@@ -404,13 +420,13 @@ def _numbers(column: pd.Series) -> Floats:
 
 def _texts(frame: pd.DataFrame, name: str) -> tuple[Ints, pd.Index]:
     if name not in frame or frame[name].isna().all():
-        # All rows share one element, so that a column without texts needs no memory.
+        # All rows share one element, so a column without strings needs no memory.
         return np.broadcast_to(np.int64(-1), len(frame)), pd.Index([], dtype=object)
     return codes_of(frame[name])
 
 
 def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Return the last endpoint name of each device in the rows. ``None`` if no row of the device has a name."""
+    """Return the newest endpoint name of each device, or ``None`` for devices without one."""
     names = np.full(len(devices), None, dtype=object)
     for frame in frames:
         if "endpoint_name" in frame:
@@ -418,6 +434,6 @@ def endpoint_names(devices: pd.Index, *frames: pd.DataFrame) -> npt.NDArray[np.o
             name, words = codes_of(frame["endpoint_name"])
             is_named = (device >= 0) & (name >= 0)
             index = devices.get_indexer(ids)[device[is_named]]
-            # Of several assignments to an element, NumPy keeps the last one, which is the newest name.
+            # If an element is assigned several times, NumPy keeps the last assignment, which is the newest name.
             names[index[index >= 0]] = words.to_numpy()[name[is_named]][index >= 0]
     return names

@@ -24,16 +24,16 @@ from mirror_sdk.frames.analysis.history_rows import (
 )
 
 REASONS = ("gap", "deregistration", "expired", "silent")
-"""The reasons of intervals in which values are unknown."""
+"""The reasons why the values of a device are unknown during an interval."""
 
 _SILENT = REASONS.index("silent")
 
 
 class Intervals(NamedTuple):
-    """Intervals from ``begin`` up to ``end``, in order of both; ``end`` is ``NEVER`` if it is unknown.
+    """Intervals from ``begin`` to ``end``, sorted by both.
 
-    ``device`` is -1 for an interval of all devices, and ``reason`` an index into ``REASONS``. Rows that arrived after
-    the end have a larger ``order``.
+    ``end`` is ``NEVER`` if it is unknown. ``device`` is -1 for an interval that affects all devices, and ``reason`` is
+    an index into ``REASONS``. Rows that arrived after the end of an interval have a larger ``order``.
     """
 
     device: Ints
@@ -47,11 +47,13 @@ class Intervals(NamedTuple):
         return Intervals(*(column[positions] for column in self))
 
     def first_from(self, device: Ints, at: Ints) -> Ints:
-        """Return the start of the first interval at each instant or later, of the device or of all; else ``NEVER``.
+        """Return the start of the first interval at or after each time.
+
+        Only intervals of the device and of all devices count. The result is ``NEVER`` if there is no such interval.
 
         Args:
             device: The device of each instant.
-            at: The instants.
+            at: The times.
         """
         first = np.full(len(at), NEVER)
         for position, owner in self._positions(device, at):
@@ -61,10 +63,10 @@ class Intervals(NamedTuple):
         return first
 
     def are_over(self, device: Ints, at: Ints, order: Ints) -> Flags:
-        """Return which instants lie in no interval and arrived after every interval that began until then."""
+        """Return which times lie in no interval and arrived after every interval that had started by then."""
         are_over = np.ones(len(at), dtype=bool)
         end, last = _greatest_until(self.device, self.end), _greatest_until(self.device, self.order)
-        # Search from the next millisecond, so that intervals that begin at the instant are included.
+        # Search from the next millisecond, so that intervals that begin at the time itself are included.
         for position, owner in self._positions(device, at + 1):
             found = np.maximum(position - 1, 0)
             is_found = (position > 0) & (self.device[found] == owner)
@@ -72,8 +74,11 @@ class Intervals(NamedTuple):
         return are_over
 
     def _positions(self, device: Ints, at: Ints) -> Iterator[tuple[Ints, Ints | int]]:
-        """Find the first interval that begins at each instant or later: of all devices, then of the device itself."""
-        # Ranks replace instants, so that device and instant fit into one number.
+        """Find the first interval that begins at or after each time.
+
+        Yield first the intervals of all devices, then those of the device itself.
+        """
+        # Ranks replace times, so that the device and the time fit into one number.
         ranked = np.unique(self.begin)
         keys = (self.device + 1) * (len(ranked) + 1) + np.searchsorted(ranked, self.begin)
         rank = np.searchsorted(ranked, at)
@@ -83,12 +88,12 @@ class Intervals(NamedTuple):
 
 
 def intervals_of(rows: Rows, silence_limit: int | None) -> Intervals:
-    """Return all intervals of a table in which values are unknown, without empty ones.
+    """Return all intervals of a table in which values are unknown, except empty intervals.
 
     Args:
         rows: The rows.
-        silence_limit: The milliseconds without contact after which the values of a device are unknown; ``None`` for no
-            limit.
+        silence_limit: The number of milliseconds without contact after which the values of a device are unknown.
+            ``None`` means no limit.
     """
     found_by_kind = [_gaps(rows), _absences(rows)]
     if silence_limit is not None:
@@ -99,9 +104,10 @@ def intervals_of(rows: Rows, silence_limit: int | None) -> Intervals:
 
 
 def contacts(rows: Rows) -> tuple[Ints, Ints]:
-    """Return devices and times of their contacts: by the device's own time, and by the time of receipt."""
+    """Return the devices and times of all contacts: by the device's own time, and by the time of receipt."""
     is_contact = np.isin(rows.event, (VALUE, *UP)) & (rows.device >= 0)
-    # Only a history has the receipt by the service's clock. It adds nothing where it equals the device's time.
+    # Only a history has the time of receipt by the clock of the service. It adds nothing if it equals the device's
+    # time.
     is_later = is_contact & (rows.arrived == rows.received) & (rows.arrived != rows.at) & (rows.arrived > NO_TIME)
     device = np.concatenate([rows.device[is_contact], rows.device[is_later]])
     return device, np.concatenate([rows.at[is_contact], rows.arrived[is_later]])
@@ -113,7 +119,7 @@ def _gaps(rows: Rows) -> Intervals:
 
 
 def _absences(rows: Rows) -> Intervals:
-    """Return the intervals from each deregistration or expiry until the next registration."""
+    """Return the intervals from each deregistration or expiry to the next registration."""
     events = rows.take(np.isin(rows.event, (*UP, *DOWN)) & (rows.device >= 0))
     events = events.take(order_by(events.device, events.at, events.order))
     is_up = np.isin(events.event, UP)
@@ -128,20 +134,23 @@ def _absences(rows: Rows) -> Intervals:
 
 
 def _silences(rows: Rows, limit: int) -> Intervals:
-    """Return the intervals in which a device has been silent for longer than the limit, up to its next contact."""
+    """Return the intervals in which a device has been silent for longer than the limit.
+
+    An interval ends at the next contact.
+    """
     device, at = contacts(rows)
     order = order_by(device, at)
     device, at = device[order], at[order]
     end = np.where(is_end(device), NEVER, following(at))
     is_long = end - at > limit
     count = is_long.sum()
-    # The contact that ends a silence may arrive with others in any order, so only times decide which rows are later.
+    # The contact that ends a silence may arrive in any order with others. So only times decide which rows are later.
     reason, order = np.full(count, _SILENT), np.full(count, NO_TIME)
     return Intervals(device[is_long], at[is_long] + limit, end[is_long], reason, order)
 
 
 def _greatest_until(device: Ints, values: Ints) -> Ints:
-    """Return the running maximum per device; the rows are in order of devices."""
+    """Return the running maximum per device. The rows must be sorted by device."""
     ranked, rank = np.unique(values, return_inverse=True)
     width = max(len(ranked), 1)
     # All numbers of a device are larger than those of earlier devices.

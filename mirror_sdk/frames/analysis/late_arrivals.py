@@ -20,7 +20,7 @@ LATE_ARRIVALS_COLUMNS = (
         "lag", pa.duration("ms"), "how much older the value is than the newest value that arrived before it, or 0"
     ),
 )
-"""The values that arrived late."""
+"""The columns of the table of values that arrived late."""
 
 
 def late_arrivals(timeline: Timeline, longer_than: int | None) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def late_arrivals(timeline: Timeline, longer_than: int | None) -> pd.DataFrame:
 
 
 def _newest_before(values: Rows) -> Ints:
-    """Return the newest time among the values of a resource that arrived up to each value."""
+    """Return, for each value, the newest time among the values of its resource that arrived up to then."""
     ranked, rank = np.unique(values.at, return_inverse=True)
     resource = np.cumsum(is_start(values.device, values.path))
     width = max(len(ranked), 1)

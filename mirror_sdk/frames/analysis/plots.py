@@ -24,7 +24,7 @@ _DAY = 86_400_000
 _UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
 _Color: TypeAlias = "str | tuple[str, float]"
 _Row: TypeAlias = "str | tuple[str, str]"
-# A silence may lie within an absence, so it is drawn first.
+# A silence may lie within an absence, so silences are drawn first.
 _OF_REASONS: Mapping[str, _Color] = {"silent": "C4", "deregistration": "C1", "expired": "C3", "gap": "C7"}
 _OF_PRESENCES: Mapping[str, _Color] = {"available": ("C2", 0.5), "absent": "C3", "unknown": ("C7", 0.7)}
 _OF_ONGOING: Mapping[str, _Color] = {"ongoing": "C1", "ended": "C0"}
@@ -32,7 +32,7 @@ _ALL = "all devices"
 
 
 def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw unknown intervals, a row for each device, the longest first."""
+    """Draw unknown intervals, with one row for each device. The device with the longest intervals comes first."""
     owner = gaps["device_id"].astype(object).fillna(_ALL)
     # Gaps of all devices come first.
     rows = sorted(_longest(owner, gaps["duration"]), key=lambda row: row != _ALL)
@@ -42,7 +42,10 @@ def draw_gaps(timeline: Timeline, gaps: pd.DataFrame, names: Mapping[str, str], 
 
 
 def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw the presence of the devices with the longest absences: one row per device, in the order of names."""
+    """Draw the presence of devices, with one row for each device in the order of names.
+
+    Only the devices that were absent for longest are drawn.
+    """
     owner = intervals["device_id"].astype(object)
     longest = _longest(owner, intervals["duration"].where(intervals["presence"] == "absent", pd.Timedelta(0)))
     rows = sorted(longest, key=lambda row: (names.get(row, row), row))
@@ -52,7 +55,10 @@ def draw_availability(timeline: Timeline, intervals: pd.DataFrame, names: Mappin
 
 
 def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[str, str], ax: Axes | None) -> Axes:
-    """Draw unchanged values, a row for each resource, with the value; the longest first."""
+    """Draw unchanged values with one row for each resource.
+
+    The bars show the values, and the resource with the longest intervals comes first.
+    """
     owner = [(str(device), str(path)) for device, path in zip(intervals["device_id"], intervals["path"], strict=True)]
     longest = intervals["duration"].groupby([intervals["device_id"], intervals["path"]], observed=True).max()
     rows = [(str(device), str(path)) for device, path in longest.sort_values(ascending=False).index[:_MOST_ROWS]]
@@ -65,7 +71,7 @@ def draw_unchanged(timeline: Timeline, intervals: pd.DataFrame, names: Mapping[s
 
 
 def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) -> Axes:
-    """Draw late values: when they changed, and how much later they arrived."""
+    """Draw late values: the time at which they changed, and how much later they arrived."""
     delay = late["delay"].fillna(late["lag"]).dt.total_seconds().to_numpy()
     size, unit = _unit(delay)
     axes = axes_for(ax)
@@ -80,7 +86,7 @@ def draw_late_arrivals(timeline: Timeline, late: pd.DataFrame, ax: Axes | None) 
     if len(delay) and delay.min() > 0 and delay.max() > 100 * delay.min():
         _log_axis(axes)
     elif len(delay):
-        # By default the margins depend on the values alone, which may be far from 0.
+        # By default the margins depend only on the values, which may be far from 0.
         low, high = min(0.0, delay.min() / size), max(0.0, delay.max() / size)
         axes.set_ylim(low, high + 0.05 * (high - low))
     _time_axis(axes, timeline, "changed at")
@@ -104,7 +110,7 @@ def _log_axis(axes: Axes) -> None:
 
 
 def _longest(owner: pd.Series, durations: pd.Series) -> list[str]:
-    """Return the names with the largest sum of durations."""
+    """Return the names with the largest total duration."""
     sums = durations.groupby(owner.to_numpy()).sum().sort_values(ascending=False, kind="stable")
     return [str(name) for name in sums.index[:_MOST_ROWS]]
 
@@ -119,7 +125,7 @@ def _bars(
     ax: Axes | None,
     edge: _Color | None = None,
 ) -> Axes:
-    """Draw intervals as bars, a row for each of ``rows``, the first one at the top."""
+    """Draw intervals as bars. Each element of ``rows`` is one row of the plot, with the first one at the top."""
     axes = axes_for(ax, height=max(2.0, 1.3 + 0.3 * len(rows)))
     begin, end = _clipped(timeline, intervals)
     number_of = {row: number for number, row in enumerate(rows)}
@@ -129,7 +135,7 @@ def _bars(
         for row in np.unique(numbers[is_word]):
             is_in_row = is_word & (numbers == row)
             spans = np.column_stack([begin[is_in_row], (end - begin)[is_in_row]])
-            # The edge keeps the shortest one visible.
+            # The edge line keeps even the shortest bar visible.
             axes.broken_barh(spans.tolist(), (row - 0.35, 0.7), facecolor=color, edgecolor=edge or color, linewidth=0.8)
         if is_word.any():
             axes.plot([], [], "s", color=color, label=word)
@@ -148,14 +154,14 @@ def _bars(
 
 
 def _clipped(timeline: Timeline, intervals: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Return the visible start and end of intervals, as dates of matplotlib."""
+    """Return the visible start and end of intervals as matplotlib dates."""
     end = intervals["end"].fillna(pd.Timestamp(max(timeline.known_until, timeline.begin), unit="ms", tz="UTC"))
     first, last = timeline.begin / _DAY, timeline.end / _DAY
     return np.clip(_dates(intervals["begin"]), first, last), np.clip(_dates(end), first, last)
 
 
 def _dates(times: pd.Series) -> Floats:
-    """Convert times to dates of matplotlib: days since 1970."""
+    """Convert times to matplotlib dates, which are days since 1970."""
     return instants(times) / _DAY
 
 
@@ -181,7 +187,7 @@ def _write_values(axes: Axes, timeline: Timeline, intervals: pd.DataFrame, rows:
 
 
 def _unit(spans: Floats) -> tuple[float, str]:
-    """Return the length in seconds and the name of the unit for spans."""
+    """Return the unit that is suitable for the spans: its length in seconds and its name."""
     largest = np.abs(spans).max(initial=0.0)
     return next(((size, unit) for size, unit in _UNITS if largest >= 2 * size), _UNITS[-1])
 

@@ -25,7 +25,7 @@ RATES_COLUMNS = (
     TableColumn("rate", pa.float64(), "the increase in the time ``per``"),
     TableColumn("reset", pa.bool_(), "whether the counter was reset between the two values"),
 )
-"""The increase of counters from each value to the next."""
+"""The columns of the rates table, which has one row for each pair of consecutive values of a counter."""
 
 BINNED_RATES_COLUMNS = (
     *BIN_COLUMNS,
@@ -34,7 +34,7 @@ BINNED_RATES_COLUMNS = (
     TableColumn("resets", pa.int64(), "how many times the counter was reset in the bin"),
     COVERED,
 )
-"""The increase of counters in each bin."""
+"""The columns of the rates table with bins."""
 
 
 def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
@@ -43,13 +43,13 @@ def rates(timeline: Timeline, *, per: int, span: int | None) -> pd.DataFrame:
     Args:
         timeline: The timeline.
         per: The unit of time of a rate, in milliseconds.
-        span: The length of a bin, in milliseconds; ``None`` for a row per pair of values.
+        span: The length of a bin in milliseconds. With ``None``, the result has one row per pair of values.
 
     Raises:
-        InvalidValue: Some values are not numbers, or there would be too many rows.
+        InvalidValue: Some values are not numbers, or the result would have too many rows.
     """
     warn_of_units(timeline)
-    # A number too large for a float becomes infinite.
+    # A number that is too large for a float becomes infinite.
     with np.errstate(over="ignore"):
         rises = _rises(timeline)
         if span is None:
@@ -69,7 +69,7 @@ def _rises(timeline: Timeline) -> Segments:
     is_other = segments.is_known & (segments.kind != NUMBER)
     if is_other.any():
         raise InvalidValue(f"{timeline.path_at(is_other)} has values that are not numbers; pass the path of a counter")
-    # Of several values with one time the last one counts.
+    # Of several values with the same time, the last one counts.
     segments = segments.take(is_end(segments.resource, segments.at))
     is_next = (segments.resource[1:] == segments.resource[:-1]) & (segments.until[:-1] == segments.at[1:])
     is_next &= (segments.kind[1:] == NUMBER) & (segments.kind[:-1] == NUMBER)

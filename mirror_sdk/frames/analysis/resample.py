@@ -1,4 +1,4 @@
-"""Statistics of each resource by bins of time."""
+"""Statistics of each resource in bins of time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESAMPLED_COLUMNS = (
     TableColumn("count", pa.int64(), "how many values have a time in the bin"),
     COVERED,
 )
-"""Statistics of each bin. A table has only the requested statistics."""
+"""The columns of all statistics. A table has the columns of the requested statistics."""
 
 VALUE_DURATION_COLUMNS = (
     *BIN_COLUMNS,
@@ -38,14 +38,14 @@ VALUE_DURATION_COLUMNS = (
     TableColumn("duration", pa.duration("ms"), "how long the resource had this value in the bin"),
     COVERED,
 )
-"""The duration of each value in each bin."""
+"""The columns of the table with the duration of each value in each bin."""
 
 
 def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]) -> pd.DataFrame:
-    """Compute statistics by bins of so many milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
+    """Compute statistics in bins of ``span`` milliseconds; see :meth:`mirror_sdk.frames.MirrorAccessor.resample`.
 
     Raises:
-        InvalidValue: A statistic is unknown or not defined for the values, or there would be too many rows.
+        InvalidValue: A statistic is unknown or not defined for the values, or the result would have too many rows.
     """
     names = checked(how)
     warn_of_units(timeline)
@@ -54,10 +54,10 @@ def resample(timeline: Timeline, span: int, how: Statistic | Sequence[Statistic]
 
 
 def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
-    """Return the requested statistics, each once.
+    """Return the requested statistics without duplicates.
 
     Raises:
-        InvalidValue: A statistic is unknown, the list is empty, or ``duration`` is combined with others.
+        InvalidValue: A statistic is unknown, the list is empty, or ``duration`` is combined with other statistics.
     """
     names: list[Statistic] = [how] if isinstance(how, str) else list(dict.fromkeys(how))
     if not names or not set(names) <= set(STATISTICS):
@@ -68,10 +68,10 @@ def checked(how: Statistic | Sequence[Statistic]) -> list[Statistic]:
 
 
 def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) -> BinnedSegments:
-    """Cut the segments of a timeline by bins, for these statistics.
+    """Cut the segments of a timeline at the edges of bins, to compute the statistics ``how``.
 
     Raises:
-        InvalidValue: A statistic is not defined for the values, or there would be too many rows.
+        InvalidValue: A statistic is not defined for the values, or the result would have too many rows.
     """
     check_count(len(timeline.segments.of_device) * len(bins))
     _check_kinds(timeline, how)
@@ -81,9 +81,8 @@ def binned_segments(timeline: Timeline, bins: Bins, how: Sequence[Statistic]) ->
 class BinnedSegments:
     """Segments that are cut at the edges of bins.
 
-    They are in the order of the cells: first all segments of the first resource.
-
-    A value with a time in a bin has a segment there, even one of no length.
+    They are in the order of the cells, which are the bins of the first resource, then those of the next one. A value
+    whose time is in a bin has a segment there, even if the segment has length 0.
     """
 
     def __init__(self, timeline: Timeline, bins: Bins) -> None:
@@ -93,11 +92,11 @@ class BinnedSegments:
         self.segments: Segments = segments
         first = bins.index(np.maximum(segments.at, timeline.begin))
         until = np.minimum(segments.until, timeline.end)
-        # The end is exclusive. A segment of no length ends in the bin in which it begins.
+        # The end is exclusive. A segment of length 0 ends in the bin in which it begins.
         last = np.maximum(first, bins.index(until - 1))
         count = last - first + 1
         self.segment: Ints = np.repeat(np.arange(len(segments)), count)
-        # The bins count up from the first one of each segment, without a loop over segments.
+        # The bins count up from the first bin of each segment, without a loop over segments.
         bin_ = np.arange(len(self.segment)) - np.repeat(np.cumsum(count) - count, count) + first[self.segment]
         self.cell: Ints = segments.resource[self.segment] * len(bins) + bin_
         begin = np.maximum(np.maximum(segments.at, timeline.begin)[self.segment], bins.edges[bin_])
@@ -107,11 +106,11 @@ class BinnedSegments:
         self.known: Ints = self._scatter(self._reduced(np.add, self.length), 0)
 
     def table(self, columns: Sequence[TableColumn], cell: Ints | None = None, **cells: Any) -> pa.Table:
-        """Make a table with a row for each of these cells, by default for all.
+        """Build a table with one row for each of the cells; all cells by default.
 
         Args:
-            columns: The columns, ``BIN_COLUMNS`` and ``COVERED`` among them.
-            cell: The cells.
+            columns: The columns, which include ``BIN_COLUMNS`` and ``COVERED``.
+            cell: The index of the cell of each row.
             cells: The other columns, as for :meth:`Timeline.table`.
         """
         if cell is None:
@@ -158,23 +157,24 @@ class BinnedSegments:
         return self.segments.number[self.segment]
 
     def mean(self) -> Floats:
-        """Compute the mean of each cell over time; NaN if no value is known."""
+        """Compute the time-weighted mean of each cell. It is NaN if no value is known."""
         numbers, known = self._numbers(), self.known[self.cell]
         has_length = self.length > 0
-        # A sum may be rounded past the largest number.
+        # Because of rounding, a sum may exceed the largest number.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             weighted = np.where(has_length, numbers * (self.length / known), 0.0)
             mean = self._of_one_unit(self._reduced(np.add, weighted))
         valid = np.where(has_length, numbers, np.nan)
         low, high = (self._scatter(self._reduced(extreme, valid), np.nan) for extreme in (np.fmin, np.fmax))
-        # Sums are rounded, but the mean of a constant is that constant.
+        # Sums are rounded, but the mean of a constant must be exactly that constant.
         clipped: Floats = np.minimum(np.maximum(mean, low), high)
         return clipped
 
     def unit(self) -> Ints:
-        """Return the unit of the numbers of each cell: -1 if unknown or without a number, -2 for several units.
+        """Return the unit of the numbers of each cell.
 
-        An unknown unit counts as a separate unit, because it may be any.
+        It is -1 if the unit is unknown or there are no numbers, and -2 if there are several units. An unknown unit
+        counts as a separate unit, because it may be any unit.
         """
         return self._scatter(self._units(), -1)
 
@@ -182,16 +182,16 @@ class BinnedSegments:
         segments = self.segments
         is_same = (segments.unit[1:] == segments.unit[:-1]) | (segments.resource[1:] != segments.resource[:-1])
         if is_same.all():
-            # The usual case: all segments of a cell have the same unit.
+            # In the usual case, all segments of a cell have the same unit.
             return np.where(segments.kind == NUMBER, segments.unit, -1)[self.segment[self._starts]]
-        # Here 0 is an unknown unit, and -1 a value other than a number.
+        # Here 0 means an unknown unit, and -1 a value that is not a number.
         unit = np.where(self.segments.kind == NUMBER, self.segments.unit + 1, -1)[self.segment]
         least, greatest = self._reduced(np.minimum, np.where(unit < 0, NEVER, unit)), self._reduced(np.maximum, unit)
         units: Ints = np.where(least < greatest, -2, np.maximum(greatest - 1, -1))
         return units
 
     def _of_one_unit(self, values: Floats) -> Floats:
-        """Return the numbers of all cells; NaN for a cell with several units."""
+        """Return the numbers of all cells. Cells with several units get NaN."""
         return self._scatter(np.where(self._units() == -2, np.nan, values), np.nan)
 
     def _count(self) -> Ints:
@@ -201,14 +201,15 @@ class BinnedSegments:
         return np.bincount(cells, minlength=self._cell_count)
 
     def _last(self) -> pa.Array:
-        # A value that was replaced at once, or became unknown at once, does not count.
+        # A value that was replaced at once, or that became unknown at once, does not count.
         last = self._reduced(np.maximum, np.where(self.length > 0, np.arange(len(self.segment)), -1))
         return self._values_of(np.append(self.segment, -1)[self._scatter(last, -1)])
 
     def _values_of(self, segment: Ints) -> pa.Array:
-        """Return the values of segments, missing for -1: numbers, booleans or strings, like all values of the table.
+        """Return the values of segments; the index -1 gives a missing value.
 
-        Booleans become numbers if the table has numbers, too.
+        The result has numbers, booleans or strings, depending on the values of the table. Booleans become numbers if
+        the table also has numbers.
         """
         segments = self.segments
         number = np.append(segments.number, np.nan)[segment]
@@ -220,19 +221,19 @@ class BinnedSegments:
         return numbers_of(number)
 
     def _reduced(self, operation: np.ufunc, values: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Reduce the segments of each cell to one value. Empty cells have no value."""
+        """Reduce the segments of each cell to one value. The result has no values for empty cells."""
         reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
         return reduced
 
     def _scatter(self, values: npt.NDArray[T], default: float) -> npt.NDArray[T]:
-        """Return a value for every cell, from those of the cells with segments."""
+        """Return a value for every cell. Cells without segments get the default."""
         every = np.full(self._cell_count, default, dtype=values.dtype)
         every[self.cell[self._starts]] = values
         return every
 
 
 def _within(timeline: Timeline) -> Segments:
-    """Return the segments that overlap the time of the timeline."""
+    """Return the segments that overlap the period of the timeline."""
     segments = timeline.segments
     has_length = np.minimum(segments.until, timeline.end) > timeline.begin
     is_within = (segments.at < timeline.end) & (has_length | (segments.at >= timeline.begin))
@@ -240,7 +241,7 @@ def _within(timeline: Timeline) -> Segments:
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
-    """Reject a statistic that is not defined for strings, and a column of numbers and strings."""
+    """Reject a statistic that is not defined for strings, and a column that mixes numbers and strings."""
     segments = timeline.segments
     if TEXT not in segments.kinds:
         return

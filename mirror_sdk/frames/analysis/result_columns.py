@@ -1,4 +1,4 @@
-"""Columns of result tables, made of NumPy arrays."""
+"""Conversion of NumPy arrays to the columns of result tables."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COVERED = TableColumn("covered", pa.float64(), "the share of the bin in which a 
 def column_of(values: npt.NDArray[Any] | pa.Array, column: TableColumn) -> pa.Array:
     """Convert the cells of a column to Arrow.
 
-    Instants and spans are milliseconds, ``NEVER`` and ``NO_TIME`` if missing. A missing number is NaN. A word is stored
-    as its index in the declared words. An Arrow array is returned as it is.
+    Times and durations are in milliseconds; missing ones are ``NEVER`` or ``NO_TIME``. A missing number is NaN. A word
+    is given by its index into the words that the column declares. An Arrow array is returned unchanged.
     """
     if isinstance(values, pa.Array):
         return values
@@ -37,13 +37,16 @@ def column_of(values: npt.NDArray[Any] | pa.Array, column: TableColumn) -> pa.Ar
 
 
 def numbers_of(numbers: npt.NDArray[np.float64]) -> pa.Array:
-    """Convert numbers to Arrow; NaN is missing."""
+    """Convert numbers to Arrow. NaN becomes a missing value."""
     return pa.array(numbers, mask=np.isnan(numbers))
 
 
 def names_at(codes: Ints, names: pd.Index | npt.NDArray[np.object_]) -> pa.DictionaryArray:
-    """Return a category column with the name at each index, -1 for none. Names may repeat or be missing."""
-    # The last element is for -1.
+    """Return a categorical column with the name at each index.
+
+    The index -1 gives a missing value. Names may be repeated or missing.
+    """
+    # The last element is for the index -1.
     is_used = np.zeros(len(names) + 1, dtype=bool)
     is_used[codes] = True
     index = (np.cumsum(is_used) - 1).astype(np.int32)[codes]

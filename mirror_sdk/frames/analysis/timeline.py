@@ -44,10 +44,11 @@ from mirror_sdk.wire.paths import matches_any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Segments of a step function: values by device, path and time, each of which holds from ``at`` up to ``until``.
+    """Segments of a step function.
 
-    ``resource`` is an index into ``of_device`` and ``of_path``, the device and path of each resource. ``kinds`` are
-    the kinds of values in the table, also after :meth:`take`.
+    Each segment is a value that holds from ``at`` to ``until``. The segments are sorted by device, path and time.
+    ``resource`` is an index into ``of_device`` and ``of_path``, which contain the device and the path of each resource.
+    ``kinds`` contains the kinds of values in the entire table, even after :meth:`take`.
     """
 
     resource: Ints
@@ -67,16 +68,16 @@ class Segments:
 
     @property
     def is_known(self) -> Flags:
-        """The segments with a readable value."""
+        """Whether each segment has a readable value."""
         is_known: Flags = self.kind != NONE
         return is_known
 
     def take(self, positions: Any) -> Segments:
-        """Select segments, of the same resources."""
+        """Select segments. The resources remain the same."""
         return replace(self, **{name: getattr(self, name)[positions] for name in _PER_SEGMENT})
 
     def keys(self, resource: Ints) -> dict[str, Ints]:
-        """Return device and path of resources, for :meth:`Timeline.table`."""
+        """Return the device and the path of resources, as arguments for :meth:`Timeline.table`."""
         return {"device": self.of_device[resource], "path": self.of_path[resource]}
 
 
@@ -86,10 +87,10 @@ _PER_SEGMENT = tuple(field.name for field in fields(Segments) if field.name not 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The contents of a table from ``begin`` up to ``end``, known up to ``known_until``, in milliseconds.
+    """The contents of a table from ``begin`` to ``end``, which are known up to ``known_until``, all in milliseconds.
 
-    ``names`` are the endpoint names of the devices of the rows, ``None`` if unknown. By default, ``end`` is later than
-    the last row. ``own_segments`` replace the segments of the rows.
+    ``names`` are the endpoint names of the devices of the rows, with ``None`` for an unknown name. By default, ``end``
+    is later than the last row. ``own_segments`` replace the segments that would be computed from the rows.
     """
 
     rows: Rows
@@ -105,14 +106,17 @@ class Timeline:
 
     @cached_property
     def segments(self) -> Segments:
-        """The segments of the selected resources. They are computed on first use, as some methods need none."""
+        """The segments of the selected resources.
+
+        They are computed on first use, because some methods do not need them.
+        """
         if self.own_segments is not None:
             return self.own_segments
         return _segments(self.rows, self.intervals, self.patterns, self.known_until)
 
     def within(self, begin: int, end: int) -> Timeline:
-        """Return the same timeline for another time."""
-        # The segments do not depend on the requested time, so they are computed only once.
+        """Return the same timeline for another period."""
+        # The segments do not depend on the requested period, so they are computed only once.
         return replace(self, begin=begin, end=end, own_segments=self.segments)
 
     def of_path(self, path: int) -> Timeline:
@@ -132,11 +136,11 @@ class Timeline:
         )
 
     def values(self) -> Rows:
-        """Return the rows with values of the selected resources, in the order of the table."""
+        """Return the rows with values of the selected resources, in table order."""
         return self.rows.take(is_selected(self.rows, self.patterns))
 
     def path_at(self, is_selected: Flags) -> str:
-        """Return the path of the first of these segments, for a message."""
+        """Return the path of the first selected segment, for an error message."""
         segments = self.segments
         return str(self.rows.paths[segments.of_path[segments.resource[np.argmax(is_selected)]]])
 
@@ -149,14 +153,15 @@ class Timeline:
         positions: Ints | None = None,
         **cells: npt.NDArray[Any] | pa.Array,
     ) -> pa.Table:
-        """Make a table of these columns.
+        """Build a table with these columns.
 
         Args:
-            columns: The columns, ``device_id`` and ``endpoint_name`` among them.
-            device: Index of the device of each row.
-            path: Index of its path, for a table with the column ``path``.
-            positions: The element of ``device`` and ``path`` for each row, if rows share them.
-            cells: The other columns, as input of :func:`~mirror_sdk.frames.analysis.result_columns.column_of`.
+            columns: The columns, which include ``device_id`` and ``endpoint_name``.
+            device: The index of the device of each row.
+            path: The index of the path of each row, for a table with the column ``path``.
+            positions: The element of ``device`` and ``path`` that each row uses, if rows share elements.
+            cells: The cells of the other columns, as :func:`~mirror_sdk.frames.analysis.result_columns.column_of`
+                accepts them.
         """
         names = {"device_id": names_at(device, self.rows.devices), "endpoint_name": names_at(device, self.names)}
         if path is not None:
@@ -167,7 +172,7 @@ class Timeline:
         return pa.table({column.name: column_of(cells[column.name], column) for column in columns})
 
     def to_frame(self, table: pa.Table) -> pd.DataFrame:
-        """Convert a result to a frame with the metadata of its source."""
+        """Convert a result to a DataFrame with the metadata of its source."""
         return to_frame(table, self.metadata, tz=self.tz)
 
 
@@ -185,15 +190,15 @@ def timeline_of(
 
     Args:
         frame: The table.
-        paths: Patterns of the resources; all by default.
-        silence_limit: How long a value stays known after the last contact of its device. By default, there is no limit.
-        begin: Start of the period. By default, the start in the metadata of the table, or else its first row.
-        end: End of the period. By default, the end in the metadata of the table, or else its last row.
+        paths: The patterns of the resources to include; all by default.
+        silence_limit: How long a value holds after the last contact of its device; without limit by default.
+        begin: The start of the period. The default is the start in the metadata of the table, or else the first row.
+        end: The end of the period. The default is the end in the metadata of the table, or else the last row.
         state: A state table with the values that held before the first row.
-        tz: The time zone of days and results. By default, the time zone of the table.
+        tz: The time zone of days and results. The default is the time zone of the table.
 
     Raises:
-        InvalidValue: The table lacks a column, or an argument cannot be used.
+        InvalidValue: The table lacks a column, or an argument is invalid.
     """
     limit = None if silence_limit is None else span_of("silence_limit", silence_limit)
     patterns = path_patterns(paths)
@@ -205,21 +210,21 @@ def timeline_of(
     known_until = _known_until(rows, metadata, bounds.get("begin"), chosen.get("end"))
     first, last = _range(rows, metadata, known_until, bounds.get("begin"), bounds.get("end"))
     intervals = intervals_of(rows, limit)
-    # The table comes last, since its names are newer than those of the state.
+    # The table comes last, because its names are newer than those of the state.
     names = endpoint_names(rows.devices, *([] if state is None else [state]), frame)
     zone = tz or str(getattr(frame["changed_at"].dtype, "tz", None) or "UTC")
     return Timeline(rows, intervals, first, last, known_until, zone, shared_metadata(frame), patterns, names)
 
 
 def warn_of_units(timeline: Timeline) -> None:
-    """Warn if the numbers of a resource are in several units. An unknown unit counts as a different unit.
+    """Warn if the numbers of a resource have several units. An unknown unit counts as a different unit.
 
     Warns:
         UnitWarning: A resource has several units.
     """
     segments = timeline.segments
     is_in = (segments.kind == NUMBER) & (segments.until > timeline.begin) & (segments.at < timeline.end)
-    # The unknown unit, -1, comes after the others.
+    # The unknown unit, -1, is sorted after the others.
     width = len(timeline.rows.units) + 1
     resource, unit = segments.resource[is_in], segments.unit[is_in] % width
     each = np.unique(resource * width + unit)
@@ -242,16 +247,16 @@ def warn_of_units(timeline: Timeline) -> None:
 
 
 def instant_in(frame: pd.DataFrame, name: str, value: InstantLike) -> int:
-    """Convert an argument to milliseconds: an instant, or an age relative to the instant of the table.
+    """Convert an argument to milliseconds. It is a timestamp, or an age relative to the timestamp of the table.
 
     Raises:
-        InvalidValue: The value is not a time, has no time zone, or the table has no instant in its metadata.
+        InvalidValue: The value is not a time, it has no time zone, or the table has no timestamp in its metadata.
     """
     return milliseconds(instant(name, value, lambda: taken_at(frame)))
 
 
 def span_of(name: str, value: str | pd.Timedelta) -> int:
-    """Convert an argument to a span of time in milliseconds.
+    """Convert an argument to a duration in milliseconds.
 
     Raises:
         InvalidValue: The value is not a duration, or is shorter than a millisecond.
@@ -260,7 +265,7 @@ def span_of(name: str, value: str | pd.Timedelta) -> int:
         span = pd.Timedelta(value)
     except (TypeError, ValueError) as exc:
         raise InvalidValue(f"{name}={value!r} is not a duration; write one like '15min', '1h' or '1D'") from exc
-    # Also false for NaT.
+    # The condition is also false for NaT.
     if not span >= pd.Timedelta("1ms"):
         raise InvalidValue(f"{name}={value!r} must be a millisecond or longer; write one like '15min', '1h' or '1D'")
     return int(span // pd.Timedelta("1ms"))
@@ -271,23 +276,23 @@ def _instants_in(metadata: dict[str, Any], *names: str) -> dict[str, int]:
 
 
 def _known_until(rows: Rows, metadata: dict[str, Any], begin: int | None, end: int | None) -> int:
-    """Return the instant up to which the table is complete.
+    """Return the time up to which the table is complete.
 
-    The metadata of a history contain that instant by the service's clock, which does not depend on the clocks of
-    devices. For any other table it is the newest row, the instant of the table, or the end that the caller set.
+    For a history, it is in the metadata. It comes from the clock of the service, so it does not depend on the clocks of
+    devices. For any other table, it is the newest row, the timestamp of the table, or the end that the caller set.
     """
     described = _instants_in(metadata, "taken_at", "end").values()
     if described and _is_history(metadata):
-        # A history has nothing after its end, and nothing that happened after it was taken.
+        # A history contains nothing after its end, and nothing that happened after it was queried.
         return min(described)
-    # A begin says nothing about what is known. It is used only for a table without rows.
+    # The start does not show up to which time values are known. It is used only for a table without rows.
     bounds = [one for one in (end, begin) if one is not None]
     newest = [int(rows.at.max())] if len(rows) else bounds[-1:]
     return max([*newest, *described, *bounds[: end is not None]], default=0)
 
 
 def _is_history(metadata: dict[str, Any]) -> bool:
-    """Return whether these are the metadata of a history. They contain the period that the history covers."""
+    """Return whether the metadata belong to a history. Such metadata contain the period that the history covers."""
     return "oldest_at" in metadata
 
 
@@ -296,9 +301,9 @@ def _range(rows: Rows, metadata: dict[str, Any], known_until: int, begin: int | 
         end_time, begin_time = (pd.Timestamp(one, unit="ms", tz="UTC") for one in (end, begin))
         raise InvalidValue(f"end={end_time} is before begin={begin_time}; pass them in order")
     at = rows.at[rows.is_counted]
-    # Rows after the end of a history come from devices whose clock is ahead.
+    # Rows after the end of a history come from devices whose clock runs ahead.
     within = at[at <= known_until] if _is_history(metadata) else at
-    # Just after the newest row, which is included.
+    # The end is just after the newest row, so that this row is included.
     last = max(known_until, int(within.max(initial=known_until - 1)) + 1) if end is None else end
     first = int(at.min(initial=last)) if begin is None else begin
     return first, max(first, last)
@@ -315,7 +320,7 @@ def _segments(rows: Rows, intervals: Intervals, patterns: list[str] | None, know
     return Segments(
         resource=np.cumsum(is_first) - 1,
         at=values.at,
-        # A device whose clock is ahead reports values after known_until, which have no length.
+        # A device whose clock runs ahead reports values after known_until. Such values have length 0.
         until=np.maximum(until, values.at),
         kind=values.kind,
         number=values.number,
@@ -329,45 +334,45 @@ def _segments(rows: Rows, intervals: Intervals, patterns: list[str] | None, know
 
 
 def _next_at(values: Rows) -> Ints:
-    """Return the time of the next value of each value's resource, for sorted values; ``NEVER`` for none."""
+    """Return the time of the next value of the same resource, for sorted values. It is ``NEVER`` for the last value."""
     return np.where(is_end(values.device, values.path), NEVER, following(values.at))
 
 
 def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until: int) -> tuple[Rows, Ints]:
-    """Repeat values at their arrival, if they arrived after an interval with a time before it.
+    """Repeat, at the time of arrival, each value that arrived after an interval but has a time before it.
 
     Args:
-        values: Sorted values.
-        unknown: The start of the first interval at the time of each value or later.
+        values: The sorted values.
+        unknown: The start of the first interval at or after the time of each value.
         intervals: The intervals.
-        known_until: The instant up to which the table is complete.
+        known_until: The time up to which the table is complete.
 
     Returns:
-        The sorted values with the repeated ones, and the start of the first interval at the time of each or later.
+        The sorted values including the repeated ones, and the start of the first interval at or after the time of each.
     """
     late = np.flatnonzero((unknown <= values.arrived) & (values.arrived < known_until))
     if not len(late):
         return values, unknown
     next_at = _next_at(values)
-    # Several values may have the time of one instant; the next later value ends all of them.
+    # Several values may have the same time. The next later value ends all of them.
     lasts = np.flatnonzero(next_at > values.at)
     instant = np.searchsorted(lasts, late)
     is_newest = values.arrived[late] < next_at[lasts[instant]]
     late, instant = late[is_newest], instant[is_newest]
-    # A value that arrived together with a registration may precede it, unless it also arrived before.
+    # A value that arrived together with a registration may precede it, unless it also arrived earlier.
     first = np.append(0, lasts + 1)[instant]
     order = values.order[late] + (values.order[first] < values.order[late])
     is_restored = intervals.are_over(values.device[late], values.arrived[late], order)
     late, instant = late[is_restored], instant[is_restored]
     positions = order_by(instant, values.arrived[late], values.order[late])
-    # Of values that arrived together the last one counts.
+    # Of several values that arrived together, the last one counts.
     instant, late = instant[positions], late[positions]
     is_last = is_end(instant, values.arrived[late])
     instant, again = instant[is_last], values.take(late[is_last])
     # A value counts only once, at its own time.
     again = replace(again, at=again.arrived, is_counted=np.zeros(len(again), dtype=bool))
     begins = intervals.first_from(again.device, again.at)
-    # A value that already holds needs no other segment.
+    # A value that already holds does not need another segment.
     is_redundant = ~is_start(instant) & (np.append(0, begins[:-1])[: len(begins)] > again.at) & ~is_change(again)
     instant, again, begins = instant[~is_redundant], again.take(~is_redundant), begins[~is_redundant]
     positions = lasts[instant] + 1
@@ -375,13 +380,13 @@ def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until
 
 
 def is_change(values: Rows | Segments) -> Flags:
-    """Return which values differ from the value before."""
-    # NaN, the number of a string, differs from itself.
+    """Return which values differ from the previous value."""
+    # NaN, which is the number of a string, differs from itself.
     return is_start(values.kind, values.text, np.where(values.kind == TEXT, 0.0, values.number))
 
 
 def kinds_of(kind: Ints) -> frozenset[int]:
-    """Return which kinds of values there are."""
+    """Return the kinds of values that occur."""
     return frozenset(one for one in (NUMBER, BOOLEAN, TEXT) if (kind == one).any())
 
 
@@ -389,6 +394,6 @@ def is_selected(rows: Rows, patterns: list[str] | None) -> Flags:
     """Return which rows are values of the selected resources."""
     selected: Flags = (rows.event == VALUE) & (rows.device >= 0) & (rows.path >= 0)
     if patterns is not None:
-        # The last element is for -1, a row without a path.
+        # The last element is for the index -1, a row without a path.
         selected &= np.array([*(matches_any(patterns, str(path)) for path in rows.paths), False])[rows.path]
     return selected

@@ -1,4 +1,4 @@
-"""The server under test and its devices."""
+"""Fixtures for the server under test and its devices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirror_sdk.wire.routes import CALLBACK, CURSOR_HEADER, PULL
 
 @pytest.fixture(scope="session")
 def service(pytestconfig: pytest.Config) -> Iterator[Service]:
-    """The server; its key has a poll channel."""
+    """The server under test, with a poll channel for its access key."""
     try:
         settings = ClientSettings.load(pytestconfig.getoption("--mirror-url"), pytestconfig.getoption("--mirror-key"))
     except ConfigError as exc:
@@ -28,7 +28,7 @@ def service(pytestconfig: pytest.Config) -> Iterator[Service]:
     service = Service(settings.base_url, settings.api_key.get_secret_value())
     with service.http:
         try:
-            # Polls are rejected while the key has a webhook, such as one of an earlier run.
+            # The server rejects polls while the key has a webhook, such as one from an earlier run.
             service.http.delete(CALLBACK)
             response = service.http.get(PULL, params={"hold": 0})
         except httpx.TransportError as exc:
@@ -54,7 +54,7 @@ def found_simulator(service: Service) -> Iterator[SimulatedDevices | str]:
 
 @pytest.fixture
 def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
-    """The simulator. Skips the test if it is not available."""
+    """The simulator of the server. The test is skipped if it is not available."""
     if isinstance(found_simulator, str):
         pytest.skip(found_simulator)
     return found_simulator
@@ -62,7 +62,7 @@ def simulator(found_simulator: SimulatedDevices | str) -> SimulatedDevices:
 
 @pytest.fixture
 def manual_simulator(simulator: SimulatedDevices) -> SimulatedDevices:
-    """The simulator of a server with a manual clock. Skips the test if it is not available."""
+    """The simulator of a server with a manual clock. The test is skipped if it is not available."""
     if not simulator.has_manual_clock():
         pytest.skip("the clock of the server runs by itself (no --clock manual)")
     return simulator
@@ -73,14 +73,14 @@ def light(simulator: SimulatedDevices) -> Iterator[str]:
     """A simulated device for a single test."""
     device_id = simulator.add()
     yield device_id
-    # The test may have deregistered or disconnected it.
+    # The test may have deregistered or disconnected the device.
     with suppress(APIError):
         simulator.deregister(device_id)
 
 
 @pytest.fixture(scope="session")
 def device_id(service: Service, pytestconfig: pytest.Config, found_simulator: SimulatedDevices | str) -> str:
-    """A registered device that may be read. Skips the test if there is none."""
+    """A registered device that may be read. The test is skipped if there is no such device."""
     named: str | None = pytestconfig.getoption("--mirror-device")
     if named:
         return named
@@ -89,14 +89,14 @@ def device_id(service: Service, pytestconfig: pytest.Config, found_simulator: Si
     listed = service.json("GET", "/v3/devices", params={"state__eq": "registered"})["data"]
     if not listed:
         pytest.skip("the directory has no registered device, and none was named with --mirror-device")
-    # Prefer awake devices, since sleeping ones respond late.
+    # Awake devices are preferred, because sleeping devices respond late.
     first: str = min(listed, key=lambda device: bool(device.get("queue_mode")))["id"]
     return first
 
 
 @pytest.fixture
 def observable_path(service: Service, device_id: str) -> str:
-    """An observable resource of the device. Skips the test if there is none."""
+    """An observable resource of the device. The test is skipped if there is no such resource."""
     listed = service.json("GET", f"/v2/endpoints/{device_id}")
     found = [resource["uri"] for resource in listed if resource["obs"]]
     if not found:
@@ -107,7 +107,7 @@ def observable_path(service: Service, device_id: str) -> str:
 
 @pytest.fixture
 def log(service: Service) -> Service:
-    """The server, if it has a notification log; else the test is skipped."""
+    """The server under test. The test is skipped if the server has no notification log."""
     if CURSOR_HEADER not in service.read_log("latest").headers:
         pytest.skip(f"the server has no notification log (no {CURSOR_HEADER} in a poll with after=latest)")
     return service
@@ -115,7 +115,10 @@ def log(service: Service) -> Service:
 
 @pytest.fixture
 def loopback(service: Service) -> Service:
-    """The server, if it runs on this machine, so that it can call a webhook here; else the test is skipped."""
+    """The server under test.
+
+    The test is skipped unless the server runs on this machine, where it can call a webhook.
+    """
     host = httpx.URL(service.url).host
     try:
         is_here = ipaddress.ip_address(host).is_loopback

@@ -1,4 +1,4 @@
-"""The server under test over plain HTTP, with checks that hold for every response."""
+"""Access to the server under test over plain HTTP, with checks that apply to every response."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Entry = dict[str, Any]
 
 
 def encoded(text: str) -> str:
-    """Encode a payload as in JSON."""
+    """Encode a payload for JSON."""
     return base64.b64encode(text.encode()).decode()
 
 
 def decoded(payload: object) -> bytes:
-    """Decode a payload, which is strict base64. Source: wire.md 1, 5."""
+    """Decode a payload in strict base64. Source: wire.md 1, 5."""
     assert isinstance(payload, str), f"a payload is a string, not {payload!r}"
     assert _BASE64.fullmatch(payload), f"{payload!r} is not base64"
     return base64.b64decode(payload)
@@ -40,16 +40,16 @@ def new_async_id() -> str:
 
 
 def in_words(response: httpx.Response) -> str:
-    """Return a string with the response, for the message of a failed test."""
+    """Return a description of the response, for the message of a failed test."""
     return f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
 
 
 class Service:
-    """A server and the key of one application.
+    """A server, and the access key of one application.
 
     Args:
-        url: Its address.
-        key: The key.
+        url: The address of the server.
+        key: The access key.
     """
 
     def __init__(self, url: str, key: str) -> None:
@@ -61,7 +61,10 @@ class Service:
         self._received: list[tuple[str, Entry]] = []
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request; its response has a request id, and a body of JSON or a list of paths. Source: wire.md 0."""
+        """Send a request and return the response.
+
+        The response must have a request id, and a body of JSON or a list of paths. Source: wire.md 0.
+        """
         response = self.http.request(method, path, **options)
         assert response.headers.get(REQUEST_ID_HEADER), f"no {REQUEST_ID_HEADER}: {in_words(response)}"
         assert response.status_code < 500, in_words(response)
@@ -70,13 +73,13 @@ class Service:
         return response
 
     def json(self, method: str, path: str, **options: Any) -> Any:
-        """Send a request that succeeds, and return the JSON of its response."""
+        """Send a request that must succeed, and return the JSON of the response."""
         response = self.call(method, path, **options)
         assert response.is_success, in_words(response)
         return response.json()
 
     def rejected(self, code: int, method: str, path: str, **options: Any) -> Any:
-        """Send a request that is rejected with this code, and return the error body. Source: wire.md 0."""
+        """Send a request that must be rejected with this status, and return the error body. Source: wire.md 0."""
         response = self.call(method, path, **options)
         assert response.status_code == code, in_words(response)
         body = response.json()
@@ -89,26 +92,26 @@ class Service:
         return body
 
     def submit(self, device_id: str, method: str, path: str, async_id: str, **members: Any) -> httpx.Response:
-        """Submit a device request; ``value`` is a string to write. Source: specification E2; wire.md 2."""
+        """Submit a device request. ``value`` is a string to write. Source: specification E2; wire.md 2."""
         if "value" in members:
             members["payload-b64"] = encoded(members.pop("value"))
         body = {"method": method, "uri": path, **members}
         return self.call("POST", f"/v2/device-requests/{device_id}", params={"async-id": async_id}, json=body)
 
     def begin(self, device_id: str, method: str, path: str, **members: Any) -> str:
-        """Submit a device request that is accepted, and return its async-id."""
+        """Submit a device request that must be accepted, and return the async-id."""
         async_id = new_async_id()
         response = self.submit(device_id, method, path, async_id, **members)
         assert response.status_code == 202, in_words(response)
         return async_id
 
     def outcome(self, async_id: str) -> Entry:
-        """Wait for the async response of a request. Source: specification 6; wire.md 5."""
+        """Wait for the async response of a request, and return it. Source: specification 6; wire.md 5."""
         response: Entry = self.wait_for("async-responses", lambda entry: entry["id"] == async_id)
         return response
 
     def perform(self, device_id: str, method: str, path: str, **members: Any) -> Entry:
-        """Submit a device request and wait for its async response."""
+        """Submit a device request, and return its async response."""
         return self.outcome(self.begin(device_id, method, path, **members))
 
     def resource(self, device_id: str, path: str) -> Entry:
@@ -118,7 +121,7 @@ class Service:
         return found
 
     def wait_for(self, kind: str, is_match: Callable[[Any], bool]) -> Any:
-        """Poll until an entry of this kind matches, and return it. Source: wire.md 4."""
+        """Poll until an entry of this kind matches, and return that entry. Source: wire.md 4."""
         end_at = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end_at:
             found = [entry for entry in self.received(kind) if is_match(entry)]
@@ -133,7 +136,7 @@ class Service:
         return [entry for key, entry in self._received if key == kind]
 
     def poll_now(self) -> None:
-        """Receive the current entries."""
+        """Receive the entries that are available now."""
         self._poll(hold=0)
 
     def _poll(self, hold: int) -> None:
@@ -143,7 +146,7 @@ class Service:
         self._received += [(kind, entry) for kind, entries in message.items() for entry in entries]
 
     def read_log(self, after: int | str, hold: int = 0) -> httpx.Response:
-        """Poll with a separate position. Source: wire.md 4."""
+        """Poll from a separate position in the log. Source: wire.md 4."""
         return self.call("GET", PULL, params={"after": after, "hold": hold})
 
     def log_end(self) -> int:

@@ -1,4 +1,4 @@
-"""The simulated devices of a server under test. Source: wire.md 8."""
+"""The simulated devices of the server under test. Source: wire.md 8."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ RESOURCES = (
 
 
 class SimulatedDevices(Simulator):
-    """The simulator of the server, with devices for these tests."""
+    """The simulator of the server, with devices for the conformance tests."""
 
     def add(self, *, endpoint_type: str = "Conformance", queue_mode: bool = False) -> str:
-        """Add a device with the resources above and return its id."""
+        """Add a device with the resources defined above, and return its id."""
         name = f"conformance-{uuid.uuid4().hex[:12]}"
         return self.add_device(name, RESOURCES, endpoint_type=endpoint_type, queue_mode=queue_mode)
 
     def now(self) -> str:
-        """Return the time of the server's clock, as in JSON."""
+        """Return the time of the server's clock, in the format of JSON."""
         return write_timestamp(self.get_clock())

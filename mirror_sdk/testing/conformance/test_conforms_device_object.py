@@ -1,4 +1,4 @@
-"""E1, the device object. Source: specification 2.1, 2.2 and E1; wire.md 1."""
+"""Tests of the device object (E1). Source: specification 2.1, 2.2 and E1; wire.md 1."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DESIRED = {"value", "status", "desired_at"}
 
 @pytest.fixture
 def body(service: Service, device_id: str) -> Any:
-    """The device object."""
+    """The body of the device object."""
     return service.json("GET", f"/v3/devices/{device_id}/echo")
 
 
 def instants(content: Any) -> Iterator[str]:
-    """All members whose name ends in ``_at``, however deep."""
+    """Yield all members whose name ends with ``_at``, at any depth."""
     if isinstance(content, dict):
         yield from (value for name, value in content.items() if name.endswith("_at"))
     for inner in content.values() if isinstance(content, dict) else content if isinstance(content, list) else ():
@@ -31,7 +31,7 @@ def instants(content: Any) -> Iterator[str]:
 
 
 def test_device_object_has_all_members(body: Any, device_id: str) -> None:
-    """The identifier and the members of wire.md 1."""
+    """The device object has the identifier and the members of wire.md 1."""
     DeviceObjectBody.model_validate(body)
     assert (body["object"], body["device_id"]) == ("device-echo", device_id)
     assert {"created_at", "updated_at", "resources"} <= body.keys()
@@ -47,7 +47,10 @@ def test_resource_paths_are_unique(body: Any) -> None:
 
 
 def test_resource_values_are_empty_or_complete(body: Any) -> None:
-    """Specification 2.2: empty values at first, later the value with its time, status and subscription."""
+    """Values are empty at first.
+
+    Later they have the value, its time, its status and its subscription (specification 2.2).
+    """
     for resource in body["resources"]:
         assert isinstance(resource["subscribed"], bool)
         reported, desired = resource["reported"], resource["desired"]
@@ -59,7 +62,7 @@ def test_resource_values_are_empty_or_complete(body: Any) -> None:
 
 
 def test_times_are_utc_with_milliseconds(body: Any) -> None:
-    """wire.md 0: RFC 3339, milliseconds, ``Z``."""
+    """Times are in RFC 3339 with milliseconds and ``Z`` (wire.md 0)."""
     for instant in instants(body):
         assert TIMESTAMP.fullmatch(instant), instant
 
@@ -69,24 +72,24 @@ def test_times_are_utc_with_milliseconds(body: Any) -> None:
     [("last_reported_at", "reported", "reported_at"), ("last_desired_at", "desired", "desired_at")],
 )
 def test_newest_times_cover_all_resources(body: Any, newest: str, state: str, member: str) -> None:
-    """Both are absent if no resource has one."""
+    """Both members are absent if no resource has such a time."""
     latest = max((resource[state][member] for resource in body["resources"] if resource[state]), default=None)
     assert body.get(newest) == latest
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """Status 404."""
+    """The status is 404."""
     service.rejected(404, "GET", "/v3/devices/conformance-nobody/echo")
 
 
 def test_device_object_cannot_be_deleted(service: Service, device_id: str) -> None:
-    """Specification 2.1: deletion is not available; wire.md 1: 405."""
+    """Deletion is not available (specification 2.1). The status is 405 (wire.md 1)."""
     service.rejected(405, "DELETE", f"/v3/devices/{device_id}/echo")
     assert service.call("GET", f"/v3/devices/{device_id}/echo").status_code == 200
 
 
 def test_unchanged_device_object_is_not_modified(service: Service, light: str) -> None:
-    """Extension: ``ETag`` and ``If-None-Match``."""
+    """The headers ``ETag`` and ``If-None-Match`` are an extension."""
     path = f"/v3/devices/{light}/echo"
     tag = service.call("GET", path).headers.get("ETag")
     if tag is None:
@@ -98,7 +101,7 @@ def test_unchanged_device_object_is_not_modified(service: Service, light: str) -
 
 
 def test_new_resources_have_empty_values(service: Service, light: str) -> None:
-    """Specification 2.2."""
+    """Source: specification 2.2."""
     for resource in service.json("GET", f"/v3/devices/{light}/echo")["resources"]:
         assert (resource["reported"], resource["desired"], resource["subscribed"]) == ({}, {}, False)
 
@@ -106,7 +109,7 @@ def test_new_resources_have_empty_values(service: Service, light: str) -> None:
 def test_registration_update_adds_resources_and_retains_removed_ones(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Specification 2.1."""
+    """Source: specification 2.1."""
     simulator.set_value(light, "/3304/0/5700", "40", observable=True)
     simulator.remove_resource(light, "/3303/0/5700")
     simulator.update_registration(light)

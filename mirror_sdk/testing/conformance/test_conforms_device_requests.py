@@ -1,4 +1,4 @@
-"""E2: device requests and their outcomes. Source: specification 3.1, 3.2, 3.3 and E2; wire.md 2 and 5."""
+"""Tests of device requests and their outcomes (E2). Source: specification 3.1, 3.2, 3.3 and E2; wire.md 2 and 5."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MONTH_SECONDS = 30 * 24 * 3600
 
 
 def post(device_id: str, query: str = "") -> tuple[str, str]:
-    """Method and path of a device request."""
+    """Return the method and path of a device request."""
     return "POST", f"/v2/device-requests/{device_id}{query}"
 
 
 @pytest.mark.parametrize("async_id", ["%20", "a%20b", "x" * 65, "%C3%A4", "a%0A"])
 def test_a_malformed_async_id_is_rejected(service: Service, device_id: str, async_id: str) -> None:
-    """An async-id is 1 to 64 letters, digits, ``_`` and ``-``."""
+    """An async-id consists of 1 to 64 letters, digits, ``_`` and ``-``."""
     body = service.rejected(400, *post(device_id, f"?async-id={async_id}"), json=READ)
     assert body["reason"] == "MALFORMED_ASYNC_ID"
 
@@ -50,23 +50,23 @@ def test_a_malformed_body_is_rejected_with_a_reason(service: Service, device_id:
     ],
 )
 def test_an_invalid_request_is_rejected(service: Service, device_id: str, members: dict[str, Any]) -> None:
-    """wire.md 2: methods, path and ``expiry_seconds``."""
+    """The method, the path and ``expiry_seconds`` must be valid (wire.md 2)."""
     service.rejected(400, *post(device_id), json=READ | members)
 
 
 @pytest.mark.parametrize("query", ["expiry-seconds=0", "expiry-seconds=x", "retry=11", "retry=-1", "retry=x"])
 def test_an_invalid_query_is_rejected(service: Service, device_id: str, query: str) -> None:
-    """``retry`` is 0 to 10."""
+    """``retry`` must be between 0 and 10."""
     service.rejected(400, *post(device_id, f"?{query}"), json=READ)
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """Status 404."""
+    """The status is 404."""
     service.rejected(404, *post("conformance-nobody"), json=READ)
 
 
 def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_id: str, observable_path: str) -> None:
-    """Specification 3.3, the read flow, on any device."""
+    """The test follows the read flow of specification 3.3, on any device."""
     async_id = service.begin(device_id, "GET", observable_path, expiry_seconds=60)
     response = service.outcome(async_id)
     assert isinstance(response["status"], int)
@@ -75,12 +75,15 @@ def test_a_read_is_accepted_and_has_an_async_response(service: Service, device_i
         pytest.skip(f"the device {device_id} did not respond to the read: {response}")
     reported = service.resource(device_id, observable_path)["reported"]
     assert "reported_at" in reported
-    # An observed device may have reported another value in the meantime.
+    # If the device is observed, it may have reported another value in the meantime.
     assert decoded(reported["value"]) == payload or service.resource(device_id, observable_path)["subscribed"]
 
 
 def test_prefer_wait_is_applied_or_ignored(service: Service, light: str) -> None:
-    """``Prefer: wait`` (RFC 7240), an extension: the 202 may have the async response, which the log also has."""
+    """With the extension ``Prefer: wait`` (RFC 7240), the 202 may contain the async response.
+
+    The log has it in both cases.
+    """
     async_id = new_async_id()
     route = post(light, f"?async-id={async_id}")
     accepted = service.call(*route, json=READ, headers={"Prefer": "wait=10"})
@@ -91,7 +94,7 @@ def test_prefer_wait_is_applied_or_ignored(service: Service, light: str) -> None
 
 
 def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> None:
-    """Specification E2: 202. The body is an extension."""
+    """The status is 202 (specification E2). The body of the response is an extension."""
     async_id = new_async_id()
     accepted = service.submit(light, "GET", TEMPERATURE, async_id)
     assert accepted.status_code == 202
@@ -100,7 +103,7 @@ def test_a_read_is_accepted_under_its_async_id(service: Service, light: str) -> 
 
 
 def test_the_server_generates_a_missing_async_id(service: Service, light: str) -> None:
-    """Extension: the body of the response contains the generated id."""
+    """As an extension, the body of the response contains the generated id."""
     accepted = service.call(*post(light), json=READ)
     assert accepted.status_code == 202
     if not accepted.content:
@@ -109,7 +112,7 @@ def test_the_server_generates_a_missing_async_id(service: Service, light: str) -
 
 
 def test_a_repeated_request_is_queued_once(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Extension: a retry is safe; another request with the same async-id is 409."""
+    """As an extension, retries are safe. A different request with the same async-id has the status 409."""
     async_id = new_async_id()
     simulator.set_online(light, False)
     for _ in range(2):
@@ -124,7 +127,7 @@ def test_a_repeated_request_is_queued_once(service: Service, simulator: Simulate
 
 
 def test_a_read_returns_and_stores_the_value(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """The read flow of specification 3.3: the mirror first, then the async response."""
+    """In the read flow of specification 3.3, the mirror is updated before the async response is sent."""
     simulator.set_value(light, TEMPERATURE, "22.5")
     response = service.perform(light, "GET", TEMPERATURE)
     assert (response["status"], decoded(response["payload"]), response["ct"]) == (200, b"22.5", "text/plain")
@@ -135,7 +138,7 @@ def test_a_read_returns_and_stores_the_value(service: Service, simulator: Simula
 
 
 def test_a_write_is_pending_and_then_a_success(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """The write flow of specification 3.3, and 3.1."""
+    """Source: specification 3.1, and the write flow of 3.3."""
     simulator.set_online(light, False)
     async_id = service.begin(light, "PUT", SWITCH, value="1")
     pending = service.resource(light, SWITCH)["desired"]
@@ -153,7 +156,10 @@ def test_a_write_is_pending_and_then_a_success(service: Service, simulator: Simu
 
 
 def test_revisions_show_the_order_of_reports_and_writes(service: Service, light: str) -> None:
-    """Extension, also for changes within one millisecond: wire.md 1, ``revision``."""
+    """Revisions are an extension (wire.md 1, ``revision``).
+
+    They also show the order of changes within one millisecond.
+    """
     orders = []
     for method, value in (("GET", {}), ("PUT", {"value": "1"}), ("GET", {}), ("PUT", {"value": "0"})):
         assert service.perform(light, method, SWITCH, **value)["status"] == 200
@@ -166,7 +172,7 @@ def test_revisions_show_the_order_of_reports_and_writes(service: Service, light:
 
 
 def test_if_match_write_needs_the_current_revision(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Extension, wire.md 2: ``If-Match`` with ``desired.revision``; a 412 contains the current resource."""
+    """As an extension, ``If-Match`` takes ``desired.revision``. A 412 contains the current resource (wire.md 2)."""
     assert service.perform(light, "PUT", SWITCH, value="1")["status"] == 200
     before = service.resource(light, SWITCH)
     if "revision" not in before["desired"]:
@@ -187,7 +193,7 @@ def test_if_match_write_needs_the_current_revision(service: Service, simulator: 
 def test_a_write_that_the_device_rejects_is_a_failure(
     service: Service, simulator: SimulatedDevices, light: str, path: str, mode: ResponseMode, status: int, error: str
 ) -> None:
-    """Specification 3.1 and 7: the resource is not writable, or the device rejects."""
+    """Either the resource is not writable, or the device rejects the write (specification 3.1 and 7)."""
     simulator.set_response_mode(light, mode)
     response = service.perform(light, "PUT", path, value="1")
     assert (response["status"], response["error"], response["payload"]) == (status, error, "")
@@ -198,7 +204,10 @@ def test_a_write_that_the_device_rejects_is_a_failure(
 def test_a_failed_write_is_acknowledged_until_the_next_write(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Extension: ``acknowledged_at`` and ``acknowledged_by``; without a failed write 409."""
+    """The members ``acknowledged_at`` and ``acknowledged_by`` are an extension.
+
+    Without a failed write, the status is 409.
+    """
     route = ("POST", f"/v3/devices/{light}/echo/acknowledgements")
     body = {"resource_path": SWITCH, "by": "night shift"}
     response = service.call(*route, json=body)
@@ -221,7 +230,7 @@ def test_a_failed_write_is_acknowledged_until_the_next_write(
 def test_a_write_fails_when_the_device_does_not_connect_in_time(
     service: Service, manual_simulator: SimulatedDevices, light: str
 ) -> None:
-    """Specification 3.1 and 7: ``expiry_seconds``."""
+    """``expiry_seconds`` limits the time (specification 3.1 and 7)."""
     manual_simulator.set_online(light, False)
     async_id = service.begin(light, "PUT", SWITCH, value="1", expiry_seconds=60)
     manual_simulator.advance(59)
@@ -235,7 +244,7 @@ def test_a_write_fails_when_the_device_does_not_connect_in_time(
 def test_a_request_to_a_silent_device_times_out(
     service: Service, manual_simulator: SimulatedDevices, light: str
 ) -> None:
-    """wire.md 2 and 5: an attempt waits for the device's response, then 504."""
+    """An attempt waits for the response of the device. After that, the status is 504 (wire.md 2 and 5)."""
     manual_simulator.set_response_mode(light, "silent")
     async_id = service.begin(light, "GET", TEMPERATURE)
     manual_simulator.advance(2 * 3600)
@@ -246,7 +255,7 @@ def test_a_request_to_a_silent_device_times_out(
 def test_a_resource_the_device_does_not_have_is_not_found(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """wire.md 5. The mirror still has the resource, since the device once had it."""
+    """The mirror still has the resource, because the device once had it (wire.md 5)."""
     simulator.remove_resource(light, TEMPERATURE)
     simulator.update_registration(light)
     response = service.perform(light, "GET", TEMPERATURE)
@@ -254,15 +263,12 @@ def test_a_resource_the_device_does_not_have_is_not_found(
 
 
 def test_a_resource_is_executed(service: Service, light: str) -> None:
-    """``POST`` executes."""
+    """``POST`` executes a resource."""
     assert service.perform(light, "POST", REBOOT)["status"] == 200
 
 
 def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """wire.md 2: the newer write sets the desired value.
-
-    Both are still delivered in order, and both have async responses.
-    """
+    """Both writes are delivered in order and have async responses. The mirror follows the newer write (wire.md 2)."""
     simulator.set_online(light, False)
     older, newer = service.begin(light, "PUT", SWITCH, value="0"), service.begin(light, "PUT", SWITCH, value="1")
     desired = service.resource(light, SWITCH)["desired"]
@@ -274,7 +280,7 @@ def test_a_newer_write_supersedes_a_pending_one(service: Service, simulator: Sim
 
 
 def test_a_request_to_a_full_queue_is_rejected(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """``QUEUE_IS_FULL``: 20 requests wait for one device."""
+    """The reason is ``QUEUE_IS_FULL`` if 20 commands wait for one device."""
     simulator.set_online(light, False)
     for _ in range(20):
         service.begin(light, "GET", TEMPERATURE)
@@ -285,7 +291,7 @@ def test_a_request_to_a_full_queue_is_rejected(service: Service, simulator: Simu
 def test_pending_requests_fail_when_the_device_deregisters(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """``DEVICE_REMOVED_REGISTRATION``."""
+    """The error is ``DEVICE_REMOVED_REGISTRATION``."""
     simulator.set_response_mode(light, "silent")
     async_id = service.begin(light, "GET", TEMPERATURE)
     simulator.deregister(light)

@@ -1,4 +1,4 @@
-"""The device directory. Source: wire.md 6."""
+"""Tests of the device directory. Source: wire.md 6."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEVICES, QUERIES, EVENTS = "/v3/devices", "/v3/device-queries", "/v3/device-even
 
 
 def listed(service: Service, **query: Any) -> list[str]:
-    """Return the ids of the devices of a query, over all pages."""
+    """Return the ids of the devices that match a query, from all pages."""
     ids: list[str] = []
     more = True
     while more:
@@ -28,7 +28,7 @@ def listed(service: Service, **query: Any) -> list[str]:
 
 
 def test_a_page_has_all_its_members(service: Service) -> None:
-    """``total_count`` is only there if it was requested."""
+    """``total_count`` is present only if it was requested."""
     page = service.json("GET", DEVICES)
     DevicePage.model_validate(page)
     assert (page["object"], page["limit"], page["order"], page["after"]) == ("list", 50, "ASC", None)
@@ -39,7 +39,7 @@ def test_a_page_has_all_its_members(service: Service) -> None:
 
 
 def test_a_device_has_all_its_members(service: Service, device_id: str) -> None:
-    """A single device has the same members as in the list."""
+    """A single device has the same members as a device in the list."""
     device = service.json("GET", f"{DEVICES}/{device_id}")
     Device.model_validate(device)
     assert (device["object"], device["id"]) == ("device", device_id)
@@ -52,27 +52,27 @@ def test_a_device_has_all_its_members(service: Service, device_id: str) -> None:
 
 
 def test_an_unknown_device_is_not_found(service: Service) -> None:
-    """Status 404, also for its resources."""
+    """The status is 404, also for the resources of the device."""
     service.rejected(404, "GET", f"{DEVICES}/conformance-nobody")
     service.rejected(404, "GET", "/v2/endpoints/conformance-nobody")
 
 
 @pytest.mark.parametrize("limit", ["1", "1001", "x", "-5"])
 def test_a_limit_out_of_range_is_rejected(service: Service, limit: str) -> None:
-    """Status 400."""
+    """The status is 400."""
     service.rejected(400, "GET", DEVICES, params={"limit": limit})
 
 
 @pytest.mark.parametrize("query", [{"color": "red"}, {"state__like": "x"}, {"filter": "color=red"}, {"order": "UP"}])
 def test_an_unknown_filter_is_rejected_with_the_existing_ones(service: Service, query: dict[str, str]) -> None:
-    """A 400 that lists the existing filters."""
+    """The status is 400, and the message lists the existing filters."""
     body = service.rejected(400, "GET", DEVICES, params=query)
     known = {"color": "endpoint_name", "filter": "endpoint_name", "state__like": "eq", "order": "ASC"}
     assert known[next(iter(query))] in body["message"]
 
 
 def test_pages_follow_each_other_in_both_orders(service: Service, simulator: SimulatedDevices) -> None:
-    """``after`` is the last id of the page before."""
+    """``after`` is the last id of the previous page."""
     added = {simulator.add(), simulator.add(), simulator.add()}
     up = [device_id for device_id in listed(service, limit=2) if device_id in added]
     down = [device_id for device_id in listed(service, limit=2, order="DESC") if device_id in added]
@@ -81,7 +81,7 @@ def test_pages_follow_each_other_in_both_orders(service: Service, simulator: Sim
 
 
 def test_both_spellings_of_a_filter_are_equivalent(service: Service, device_id: str) -> None:
-    """As separate parameters or inside ``filter``, with or without an operator."""
+    """The filter can be given as separate parameters or inside ``filter``, with or without an operator."""
     for query in [{"id__eq": device_id}, {"id": device_id}, {"filter": f"id__eq={device_id}"}, {"id__in": device_id}]:
         assert listed(service, **query) == [device_id]
     assert device_id not in listed(service, id__neq=device_id)
@@ -89,7 +89,7 @@ def test_both_spellings_of_a_filter_are_equivalent(service: Service, device_id: 
 
 
 def test_a_deregistered_device_is_listed_as_such(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """In its state, and in the results of a filter."""
+    """The state of the device and the results of a filter show the deregistration."""
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "registered"
     simulator.deregister(light)
     assert service.json("GET", f"{DEVICES}/{light}")["state"] == "deregistered"
@@ -99,13 +99,13 @@ def test_a_deregistered_device_is_listed_as_such(service: Service, simulator: Si
 
 
 def test_the_resources_of_a_device_are_listed(service: Service, light: str) -> None:
-    """``GET /v2/endpoints/{id}``."""
+    """The resources are listed by ``GET /v2/endpoints/{id}``."""
     found = {resource["uri"]: resource["obs"] for resource in service.json("GET", f"/v2/endpoints/{light}")}
     assert found == {resource["path"]: bool(resource.get("observable")) for resource in RESOURCES}
 
 
 def test_a_device_update_retains_omitted_members(service: Service, device_id: str) -> None:
-    """Omitted members do not change, and a complete device may be sent back."""
+    """Omitted members do not change, and the body may be a complete device from an earlier response."""
     url = f"{DEVICES}/{device_id}"
     changed = {"name": f"conformance {device_id}", "description": "conformance", "custom_attributes": {"of": device_id}}
     found = service.json("PUT", url, json=changed)
@@ -121,7 +121,7 @@ def test_a_device_update_retains_omitted_members(service: Service, device_id: st
 
 
 def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str) -> None:
-    """By its id. An invalid filter is 400."""
+    """The filter is identified by its id. An invalid filter has the status 400."""
     query = f"id={device_id}"
     saved = service.json("POST", QUERIES, json={"name": f"conformance {device_id}", "query": query})
     url = f"{QUERIES}/{saved['id']}"
@@ -141,7 +141,7 @@ def test_a_filter_is_saved_changed_and_deleted(service: Service, device_id: str)
 
 
 def test_device_events_are_listed_in_order(service: Service, device_id: str) -> None:
-    """A single event equals the one in the list."""
+    """A single event equals the same event in the list."""
     page = service.json("GET", EVENTS, params={"device_id__eq": device_id, "limit": 1000})
     DeviceEventPage.model_validate(page)
     assert page["object"] == "list"

@@ -1,4 +1,7 @@
-"""E4 and E5, the notification channel and its messages. Source: specification 2.3, E4, E5, 6; wire.md 4 and 5."""
+"""Tests of the notification channel and its messages (E4, E5).
+
+Source: specification 2.3, E4, E5, 6; wire.md 4 and 5.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ UNREACHABLE_URL = "http://127.0.0.1:9/callback"
 
 @pytest.fixture
 def no_channel(service: Service) -> Iterator[None]:
-    """Removes the channel of the key, and restores its poll channel afterwards."""
+    """Remove the channel of the key, and restore its poll channel after the test."""
     service.poll_now()
     service.call("DELETE", PULL)
     yield
@@ -27,14 +30,14 @@ def no_channel(service: Service) -> Iterator[None]:
 
 
 def test_the_channel_has_its_delivery_mechanism(service: Service) -> None:
-    """In this test by long polling."""
+    """In this test, the mechanism is long polling."""
     service.poll_now()
     assert service.json("GET", CHANNEL)["delivery_mechanism"] == "LONG_POLLING"
 
 
 @pytest.mark.usefixtures("no_channel")
 def test_a_missing_channel_is_not_found(service: Service) -> None:
-    """Status 404. Deleting a missing poll channel succeeds."""
+    """The status is 404. Deleting a poll channel that does not exist succeeds."""
     service.rejected(404, "GET", CHANNEL)
     service.rejected(404, "GET", CALLBACK)
     service.rejected(404, "DELETE", CALLBACK)
@@ -44,7 +47,7 @@ def test_a_missing_channel_is_not_found(service: Service) -> None:
 def test_registrations_are_reported_to_every_application(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """wire.md 5."""
+    """Source: wire.md 5."""
     entry = service.wait_for("registrations", lambda entry: entry["ep"] == light)
     assert (entry["ept"], entry["q"]) == ("Conformance", False)
     by_path = {resource["path"]: resource for resource in entry["resources"]}
@@ -56,7 +59,7 @@ def test_registrations_are_reported_to_every_application(
 
 
 def test_a_plain_poll_returns_each_entry_once(service: Service, light: str) -> None:
-    """The server keeps the position of this key."""
+    """The server stores the position of this key."""
     async_id = service.perform(light, "GET", TEMPERATURE)["id"]
     service.poll_now()
     assert [entry["id"] for entry in service.received("async-responses")].count(async_id) == 1
@@ -66,7 +69,7 @@ def test_a_plain_poll_returns_each_entry_once(service: Service, light: str) -> N
 
 
 def test_a_reader_with_a_position_removes_nothing(log: Service, light: str) -> None:
-    """wire.md 4: readers with their own positions do not affect each other."""
+    """Readers with separate positions do not affect each other (wire.md 4)."""
     before = log.log_end()
     log.perform(light, "GET", TEMPERATURE)
     first, again = log.read_log(before), log.read_log(before)
@@ -99,7 +102,7 @@ def test_entries_have_an_identity_and_a_time(log: Service, simulator: SimulatedD
 
 
 def test_a_poll_at_the_end_of_the_log_is_empty(log: Service) -> None:
-    """Status 204, with the current position."""
+    """The status is 204, and the response has the current position."""
     end = log.log_end()
     response = log.read_log(end)
     assert (response.status_code, response.content, response.headers[CURSOR_HEADER]) == (204, b"", str(end))
@@ -107,7 +110,7 @@ def test_a_poll_at_the_end_of_the_log_is_empty(log: Service) -> None:
 
 @pytest.mark.parametrize("query", ["after=x", "after=-1", "after=", "hold=56", "hold=-1", "hold=1.5", "after=0&hold=x"])
 def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> None:
-    """Status 400."""
+    """The status is 400."""
     log.rejected(400, "GET", f"{PULL}?{query}")
 
 
@@ -129,13 +132,13 @@ def test_an_invalid_position_or_hold_is_rejected(log: Service, query: str) -> No
     ],
 )
 def test_an_invalid_webhook_is_rejected(service: Service, registration: Any) -> None:
-    """Status 400, also if the URL does not respond. No webhook is registered."""
+    """The status is 400, also if the URL does not respond. No webhook is registered."""
     service.rejected(400, "PUT", CALLBACK, json=registration)
     service.rejected(404, "GET", CALLBACK)
 
 
 def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> None:
-    """Status 400, because a channel of another type exists."""
+    """The status is 400, because a channel of another type exists."""
     loopback.poll_now()
     with WebhookReceiver() as receiver:
         body = {"url": receiver.url, "headers": dict(receiver.headers)}
@@ -144,7 +147,7 @@ def test_a_webhook_and_a_poll_channel_exclude_each_other(loopback: Service) -> N
 
 @pytest.mark.usefixtures("no_channel")
 def test_a_webhook_receives_notifications(loopback: Service, simulator: SimulatedDevices, light: str) -> None:
-    """E5: notifications in the requested serialization, with the time of the change."""
+    """The notifications have the requested serialization and the time of the change (E5)."""
     with WebhookReceiver() as receiver:
         registration = {
             "url": receiver.url,
@@ -165,7 +168,7 @@ def test_a_webhook_receives_notifications(loopback: Service, simulator: Simulate
 
 
 def _observations(receiver: WebhookReceiver, after: int, device_id: str, last: bytes) -> list[Any]:
-    """Return the delivered observations of a device, up to one with this value."""
+    """Return the delivered observations of a device, up to the observation with the value ``last``."""
     found: list[Any] = []
     while not found or found[-1].payload != last:
         batch = receiver.wait(after, 20)

@@ -1,4 +1,4 @@
-"""E3, presubscription rules; single subscriptions; the notifications of both.
+"""Tests of presubscription rules (E3), single subscriptions, and the notifications of both.
 
 Source: specification 3.2, 3.3, E3 and 6; wire.md 3.
 """
@@ -19,21 +19,21 @@ RULES = "/v2/subscriptions"
 
 @pytest.fixture(autouse=True)
 def no_rules(service: Service) -> Iterator[None]:
-    """The key has no rules before and after."""
+    """Ensure that the key has no rules before and after the test."""
     service.call("DELETE", RULES)
     yield
     service.call("DELETE", RULES)
 
 
 def values(service: Service, device_id: str, path: str) -> list[bytes]:
-    """Return the values of the observation events of a resource so far."""
+    """Return the values in the observation events of a resource so far."""
     service.poll_now()
     entries = service.received("notifications")
     return [decoded(entry["payload"]) for entry in entries if (entry["ep"], entry["path"]) == (device_id, path)]
 
 
 def test_a_put_replaces_all_rules(service: Service) -> None:
-    """Specification E3: 202."""
+    """The status is 202 (specification E3)."""
     first = [{"endpoint-type": "Light", "resource-path": ["/3311/*"]}, {"resource-path": ["/3303/0/5700"]}]
     second = [{"endpoint-name": "conformance-nobody"}]
     assert service.json("GET", RULES) == []
@@ -43,14 +43,14 @@ def test_a_put_replaces_all_rules(service: Service) -> None:
 
 
 def test_rules_are_deleted(service: Service) -> None:
-    """Status 204."""
+    """The status is 204."""
     service.call("PUT", RULES, json=[{"endpoint-type": "Light"}])
     assert service.call("DELETE", RULES).status_code == 204
     assert service.json("GET", RULES) == []
 
 
 def test_if_match_on_rules_needs_the_current_etag(service: Service) -> None:
-    """Extension: ``ETag``, ``If-None-Match`` and ``If-Match``."""
+    """The headers ``ETag``, ``If-None-Match`` and ``If-Match`` are an extension."""
     tag = service.call("GET", RULES).headers.get("ETag")
     if tag is None:
         pytest.skip("the server has no ETag on rules")
@@ -79,7 +79,7 @@ def test_if_match_on_rules_needs_the_current_etag(service: Service) -> None:
     ],
 )
 def test_invalid_rules_are_rejected_and_change_nothing(service: Service, rules: Any) -> None:
-    """wire.md 3: ``*`` only at the end, and the limits."""
+    """``*`` is allowed only at the end, and there are limits (wire.md 3)."""
     rules_before = [{"endpoint-type": "Light"}]
     service.call("PUT", RULES, json=rules_before)
     service.rejected(400, "PUT", RULES, json=rules)
@@ -89,7 +89,7 @@ def test_invalid_rules_are_rejected_and_change_nothing(service: Service, rules: 
 def test_a_single_subscription_is_put_listed_and_deleted(
     service: Service, device_id: str, observable_path: str
 ) -> None:
-    """200, 200 or 404, 204; the list is ``text/uri-list``."""
+    """The statuses are 200, then 200 or 404, then 204. The list is ``text/uri-list``."""
     device, single = f"{RULES}/{device_id}", f"{RULES}/{device_id}{observable_path}"
     service.call("DELETE", device)
     service.rejected(404, "GET", single)
@@ -104,7 +104,7 @@ def test_a_single_subscription_is_put_listed_and_deleted(
 
 
 def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str) -> None:
-    """Status 204, and then 404."""
+    """The status is 204, and 404 for the second request."""
     for path in [SWITCH, TEMPERATURE]:
         service.call("PUT", f"{RULES}/{light}{path}")
     assert set(service.call("GET", f"{RULES}/{light}").text.split("\n")) == {SWITCH, TEMPERATURE}
@@ -114,7 +114,10 @@ def test_all_subscriptions_of_a_device_are_deleted(service: Service, light: str)
 
 
 def test_a_rule_subscribes_a_device_that_registers(service: Service, simulator: SimulatedDevices) -> None:
-    """The subscribe flow of specification 3.3: true, with the initial value, and an observation event of it."""
+    """Source: the subscribe flow of specification 3.3.
+
+    The subscription state is true. The reported value and an observation event have the initial value.
+    """
     kind = f"c-{uuid.uuid4().hex[:12]}"
     service.call("PUT", RULES, json=[{"endpoint-type": kind, "resource-path": ["/3303/*"]}])
     device_id = simulator.add(endpoint_type=kind)
@@ -127,7 +130,7 @@ def test_a_rule_subscribes_a_device_that_registers(service: Service, simulator: 
 
 
 def test_a_rule_is_checked_at_a_registration_update(service: Service, simulator: SimulatedDevices, light: str) -> None:
-    """Specification 3.3: when a device registers or updates its registration, not before."""
+    """A rule is applied only when a device registers or updates its registration (specification 3.3)."""
     service.call("PUT", RULES, json=[{"endpoint-name": light, "resource-path": [SWITCH]}])
     assert service.resource(light, SWITCH)["subscribed"] is False
     simulator.update_registration(light)
@@ -138,7 +141,7 @@ def test_a_rule_is_checked_at_a_registration_update(service: Service, simulator:
 def test_a_change_of_a_subscribed_resource_is_notified_and_stored(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Specification 3.2: the reported value is updated; an observation event goes to the subscriber."""
+    """The reported value is updated, and the subscriber receives an observation event (specification 3.2)."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
     service.wait_for("notifications", lambda entry: entry["ep"] == light)
     simulator.set_value(light, TEMPERATURE, "23")
@@ -149,7 +152,7 @@ def test_a_change_of_a_subscribed_resource_is_notified_and_stored(
 def test_a_change_that_is_not_subscribed_is_neither_notified_nor_stored(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Specification 1 and 3.3: the mirror does not pull values on its own."""
+    """The mirror does not pull values on its own (specification 1 and 3.3)."""
     simulator.set_value(light, TEMPERATURE, "23")
     assert values(service, light, TEMPERATURE) == []
     assert service.resource(light, TEMPERATURE)["reported"] == {}
@@ -158,7 +161,7 @@ def test_a_change_that_is_not_subscribed_is_neither_notified_nor_stored(
 def test_an_auto_observation_is_stored_and_notified_to_subscribers_only(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """Specification 3.2 and 6."""
+    """Source: specification 3.2 and 6."""
     simulator.set_value(light, DOOR, "1")
     resource = service.resource(light, DOOR)
     assert (decoded(resource["reported"]["value"]), resource["subscribed"]) == (b"1", False)
@@ -168,7 +171,7 @@ def test_an_auto_observation_is_stored_and_notified_to_subscribers_only(
 def test_single_subscriptions_end_at_a_full_registration(
     service: Service, simulator: SimulatedDevices, light: str
 ) -> None:
-    """wire.md 3."""
+    """Source: wire.md 3."""
     service.call("PUT", f"{RULES}/{light}{TEMPERATURE}")
     simulator.register(light)
     service.rejected(404, "GET", f"{RULES}/{light}{TEMPERATURE}")

@@ -1,1 +1,4 @@
-"""The models of the widgets. They contain the logic without ipywidgets; views display them and forward user input."""
+"""The models of the widgets.
+
+They contain the logic without ipywidgets. Views display the models and forward user input to them.
+"""

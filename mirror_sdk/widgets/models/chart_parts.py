@@ -1,4 +1,4 @@
-"""The parts of the event watcher's plot, which grow with each event."""
+"""The parts of the event watcher's plot, which are extended with each event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LEFT = frozenset({EventKind.DEREGISTRATION, EventKind.EXPIRED})
 
 @dataclass(frozen=True, slots=True)
 class ChartParts:
-    """The parts of the plot."""
+    """The parts that a plot displays."""
 
     lines: Sequence[Series]
     states: Sequence[StateRow]
@@ -60,11 +60,11 @@ class _GrowingLine:
 
 
 class ChartBuilder:
-    """Collects the parts of a plot, event by event.
+    """A builder that collects the parts of a plot, event by event.
 
     Args:
         lines: The plotted resources that have numbers.
-        states: Those that have states.
+        states: The plotted resources that have states.
         most: The maximum number of points of a line.
     """
 
@@ -118,13 +118,13 @@ class ChartBuilder:
         device_names: Mapping[str, str],
         writes: Iterable[CompletedWrite],
     ) -> ChartParts:
-        """Return the parts.
+        """Return the parts of the plot.
 
         Args:
             names: The names of the resources.
-            units: The codes of their units.
+            units: The unit codes of the resources.
             device_names: The names of the devices.
-            writes: The completed writes of the service's history.
+            writes: The completed writes in the history of the service.
         """
         return ChartParts(
             [self._series(key, names[key], units.get(key, "")) for key in self._lines],
@@ -140,7 +140,7 @@ class ChartBuilder:
         if np.any(np.diff(at) < 0):
             order = np.argsort(at, kind="stable")
             at, numbers, is_connected = at[order], numbers[order], is_connected[order]
-        # A set point may be reported only when it changes.
+        # A set point may be reported only when it changes, so its line has no breaks.
         if not is_set_point(key.path):
             is_connected &= ~after_silence(at)
         return Series(key, name, unit, at, numbers, is_connected)
@@ -193,7 +193,8 @@ class ChartBuilder:
 
         selected = [one for one in writes if one.device_id in self._devices]
         found = [marker(one.device_id, one.path, one.at, one.value, one.category) for one in selected]
-        # The history has all writes. The log only has the outcomes of requests, those of writes without a value.
+        # The history has all writes. The log has only the outcomes of requests, and the outcome of a write has no
+        # value.
         in_history = {(one.device_id, one.path) for one in selected}
         for event in self._outcomes:
             device, path = event.device_id or "", event.path or ""

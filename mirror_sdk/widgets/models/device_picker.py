@@ -1,4 +1,4 @@
-"""The selection of devices from the directory or from a list."""
+"""A picker that selects devices from the directory or from a list."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ RELOAD_AFTER_EVENT_SECONDS = 1.0
 
 
 class DevicePicker:
-    """The devices to pick from, and the picked devices.
+    """The devices that the user can pick from, and the devices that are picked.
 
     Args:
-        model: The model it belongs to.
-        devices: The devices to pick from, all initially picked; ``None`` for the whole directory, none picked.
-        changed: Called when the view has to be updated.
+        model: The model to which the picker belongs.
+        devices: The devices to pick from, which are all picked initially. With ``None``, these are all devices of the
+            directory, and none of them is picked.
+        changed: A function that is called when the view has to be updated.
 
     Raises:
-        AmbiguousName: Several devices have one of the names.
+        AmbiguousName: Several devices have the same name, and ``devices`` contains it.
         TypeError: An item of ``devices`` is not a device.
-        UnknownDevice: One of the names belongs to no device.
+        UnknownDevice: A name in ``devices`` does not belong to any device.
     """
 
     def __init__(self, model: Model, devices: DeviceLike | DevicesLike | None, changed: Callable[[], object]) -> None:
@@ -42,39 +43,41 @@ class DevicePicker:
         self._read = PeriodicRead(model, "directory", DIRECTORY_RELOAD_SECONDS)
 
     def load(self) -> None:
-        """Read the directory: all of it, or only the listed devices."""
+        """Read the complete directory, or only the listed devices."""
         self._read.start("Reading the directory", self._list_devices, self._accept)
 
     def pick(self, device_ids: Iterable[str]) -> None:
-        """Pick these devices and no others."""
+        """Pick these devices, and no others."""
         self._picked = frozenset(device_ids)
         self._changed()
 
     @property
     def rows(self) -> list[Row]:
-        """The devices to pick from, for a grid."""
+        """The rows of a grid with the devices to pick from."""
         return [self._row(device_id) for device_id in self._candidates]
 
     @property
     def picked(self) -> list[str]:
-        """The ids of the picked devices, in the order of the list."""
+        """The ids of the picked devices, in the order in which the devices are listed."""
         return [device_id for device_id in self._candidates if device_id in self._picked]
 
     @property
     def first_listed(self) -> str | None:
-        """The first picked device that is in the directory."""
+        """The id of the first picked device that is in the directory."""
         return next((device_id for device_id in self.picked if device_id in self._directory), None)
 
     @property
     def is_one(self) -> bool:
-        """Whether there is only one device, so that there is nothing to choose."""
+        """Whether there is only one device, so that the user cannot choose."""
         return self._offered is not None and len(self._offered) == 1
 
     @property
     def text(self) -> str:
-        """The number of picked devices, in words."""
-        if self._is_loading or not self._candidates:
-            return "no devices to pick from" if self._offered == [] else empty_directory_text(self._read)
+        """A text with the number of picked devices."""
+        if self._is_loading:
+            return "reading the directory …"
+        if not self._candidates:
+            return "no devices to pick from" if self._offered is not None else "the directory lists no device"
         return f"{len(self.picked):,} of {format_count(len(self._candidates), 'device')} picked"
 
     def name(self, device_id: str) -> str:
@@ -87,7 +90,7 @@ class DevicePicker:
             self._read.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Read the directory again if that is due."""
+        """Read the directory again if a read is due."""
         if self._read.is_due:
             self.load()
 

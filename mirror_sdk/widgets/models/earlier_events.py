@@ -1,4 +1,7 @@
-"""The events before the live ones: from a recording or the service's history, and from the notification log."""
+"""The events before the live ones.
+
+They come from a recording or the history of the service, and from the notification log.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
     from mirror_sdk.recording import Recording
 
 ENTRIES_READ = 100_000
-"""The maximum number of log entries, and of rows of a recording or history, that are read: the newest ones."""
+"""The maximum number of entries that are read from the log, and of rows from a recording or the history.
+
+If there are more, the newest ones are read.
+"""
 HISTORY_READ = timedelta(days=1)
-"""The length of the history that is read, up to the start of the log."""
+"""The length of the part of the history that is read. It ends at the start of the log."""
 
 _KINDS = {kind.value: kind for kind in EventKind} | {"reported": EventKind.OBSERVATION}
-"""The kinds of event by the words of events and history tables, except for the completion of a write."""
+"""The kinds of event by the words in events and history tables, except for the completion of a write."""
 _ATTRIBUTES = (
     *("seq", "first_seq", "uid", "device_id", "endpoint_name", "path", "unit"),
     *("async_id", "status", "category"),
@@ -40,13 +46,14 @@ _COLUMNS = (
 
 
 class EarlierEvents(NamedTuple):
-    """The events before the live ones, oldest first.
+    """The events before the live ones, with the oldest first.
 
     Attributes:
-        recorded: The events of the recording, or of the service's history, that are no longer in the log.
-        logged: The events of the log.
-        writes: The completed writes of the service's history.
-        history_until: Up to when the service's history was read, by its clock; ``None`` without a history.
+        recorded: The events of the recording, or of the history of the service, that are no longer in the log.
+        logged: The events of the notification log.
+        writes: The completed writes in the history of the service.
+        history_until: The time up to which the history was read, by the clock of the service; ``None`` without a
+            history.
     """
 
     recorded: tuple[Event, ...] = ()
@@ -65,16 +72,16 @@ def read_earlier_events(
     paths: Sequence[str] = (),
     length: timedelta = HISTORY_READ,
 ) -> EarlierEvents:
-    """Read the events before the live ones. No other reader of the log is affected.
+    """Read the events before the live ones. Other readers of the log are not affected.
 
     Args:
         client: The mirror.
-        recording: A recording to start with, instead of the service's history.
-        is_selected: Returns whether an event is selected.
-        limit: The maximum number of events from each source: the newest.
-        devices: The selected devices; empty for all.
-        paths: The selected path patterns; empty for all.
-        length: The length of the history that is read, up to now.
+        recording: A recording that is used instead of the history of the service.
+        is_selected: A function that returns whether an event is selected.
+        limit: The maximum number of events from each source. If there are more, the newest ones are read.
+        devices: The selected devices. If empty, all devices are selected.
+        paths: The selected path patterns. If empty, all paths are selected.
+        length: The length of the part of the history to read, up to the current time.
 
     Raises:
         FileNotFoundError: The recording no longer exists.
@@ -85,7 +92,7 @@ def read_earlier_events(
     if recording is None:
         log_begin = min((event.changed_at for event in logged if event.changed_at is not None), default=None)
         frame = _read_history(client, length, devices, paths, end=log_begin)
-        # The log has no writes.
+        # The log does not contain writes.
         newer = None if log_begin is None else _read_history(client, length, devices, paths, begin=log_begin)
         frames = [one for one in (frame, newer) if one is not None]
         selected = deque(filter(is_selected, () if frame is None else _events_of(frame)), maxlen=limit)
@@ -104,13 +111,13 @@ def read_earlier_events(
 def read_log(
     client: MirrorClient, is_selected: Callable[[Event], bool], limit: int
 ) -> tuple[tuple[Event, ...], int | None]:
-    """Return the newest events of the log, and the number of its first remaining entry."""
+    """Return the newest events of the log, and the number of the first entry that the log still has."""
     reader = client._session.new_reader()
     if client._session.callbacks is not None:
         return (), None
     reader.go_to_end()
     end = reader.position or 0
-    # Only up to the present end, since entries may arrive as fast as they are read.
+    # Read only up to the current end, because entries may arrive as fast as they are read.
     begin = max(0, end - ENTRIES_READ)
     reader = client._session.new_reader(after=begin)
     selected: deque[Event] = deque(maxlen=limit)
@@ -122,7 +129,7 @@ def read_log(
         events: Iterable[Event] = read_events(batch, utc_now())
         if first_seq is None:
             first_seq = (begin if batch.gap is None else batch.gap.last_seq or begin) + 1
-            # Older entries that the log has dropped do not count as lost.
+            # Older entries that the log has removed do not count as lost.
             events = islice(events, 0 if batch.gap is None else 1, None)
         selected.extend(filter(is_selected, events))
         if not batch.entries:
@@ -139,7 +146,10 @@ def _read_history(
     begin: datetime | None = None,
     end: datetime | None = None,
 ) -> pd.DataFrame | None:
-    """Return the newest rows of the service's history by time, up to now by default; ``None`` without a history."""
+    """Return the newest rows of the history, by default up to the current time.
+
+    The result is ``None`` if the service has no history.
+    """
     try:
         end = end or _now(client)
         # The length ends now and the log begins before, so the difference of both may be before the first year.
@@ -153,7 +163,7 @@ def _read_history(
 def read_writes(
     client: MirrorClient, begin: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> tuple[tuple[CompletedWrite, ...], datetime]:
-    """Return the writes that have completed since an instant, and the present instant by the service's clock.
+    """Return the writes that have completed since a time, and the current time by the clock of the service.
 
     Raises:
         MirrorError: The history cannot be read.
@@ -180,19 +190,22 @@ def _written(row: dict[str, Any]) -> str:
 
 
 def _now(client: MirrorClient) -> datetime:
-    """Return the time of the service's clock."""
+    """Return the current time by the clock of the service."""
     return _instant_of(client.history(limit=1))
 
 
 def _instant_of(frame: pd.DataFrame) -> datetime:
-    """Return the instant at which the service made a table."""
+    """Return the time at which the service made a table."""
     return datetime.fromisoformat(str(frame.attrs["mirror"]["taken_at"]))
 
 
 def _newest_rows(
     client: MirrorClient, begin: datetime, end: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> pd.DataFrame:
-    """Return the history of an interval, without its beginning if it has too many rows."""
+    """Return the history of an interval.
+
+    If the interval has too many rows, its beginning is omitted.
+    """
     while True:
         try:
             frame = client.history(devices or None, paths or None, begin=begin, end=end, limit=ENTRIES_READ, raw=True)
@@ -201,14 +214,15 @@ def _newest_rows(
                 raise
             begin = error.oldest_at
             continue
-        # The limit leaves out the last devices, not the oldest rows, so a full page is read again from a later begin.
+        # The limit omits the last devices instead of the oldest rows. So if a page is full, it is read again from a
+        # later start.
         if len(frame) < ENTRIES_READ or end - begin < timedelta(seconds=1):
             return frame
         begin = end - (end - begin) / 2
 
 
 def _events_of(frame: pd.DataFrame) -> Iterator[Event]:
-    """Return the rows of an events or history table with ``raw=True`` as events."""
+    """Convert the rows of an events or history table with ``raw=True`` to events."""
     names = [name for name in _COLUMNS if name in frame]
     cells = [frame[name].astype(object).where(frame[name].notna(), None) for name in names]
     for values in zip(*cells, strict=True):

@@ -1,4 +1,4 @@
-"""The units that devices name for their sensors (resource 5701), and when they named them."""
+"""The units that devices report for their sensors (resource 5701), and the times at which they reported them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class EventUnits:
     """The units of events.
 
     Args:
-        model: The model it belongs to. Its client reads the current units.
-        changed: Called when the unit of events may have changed.
+        model: The model to which the units belong. Its client reads the current units.
+        changed: A function that is called when the unit of events may have changed.
     """
 
     def __init__(self, model: Model, changed: Callable[[], object]) -> None:
@@ -29,11 +29,11 @@ class EventUnits:
         self._requested: set[tuple[str, str]] = set()
 
     def learn(self, events: Iterable[Event]) -> None:
-        """Store the units that devices name, by device id and object instance."""
+        """Store the units that the events contain, by device id and object instance."""
         for event in events:
             device_id, path = event.device_id or "", event.path or ""
             if event.unit and is_in_named_unit(path):
-                # Rows of the history have a unit, entries of the log have none.
+                # Rows of the history have a unit, but entries of the log do not.
                 self._present.setdefault((device_id, path), event.unit)
             if not names_unit(path) or event.value is None or event.value.kind is not ValueKind.TEXT:
                 continue
@@ -45,7 +45,10 @@ class EventUnits:
                 self._changed()
 
     def unit_of(self, event: Event) -> str:
-        """Return the unit of an event. If it has none, return the last unit that its device had named before."""
+        """Return the unit of an event.
+
+        It is the event's own unit, or else the last unit that the device had reported before.
+        """
         device_id, path = event.device_id or "", event.path or ""
         if event.unit or not is_in_named_unit(path):
             return event.unit or ""
@@ -54,7 +57,7 @@ class EventUnits:
         return named[index - 1][1] if index else self._present.get((device_id, path), "")
 
     def request(self, events: Iterable[Event]) -> None:
-        """Read the current units of resources from the mirror, unless they were requested before."""
+        """Read the current units of resources from the mirror, unless they were already requested."""
         keys = {(event.device_id or "", event.path or "") for event in events if event.value is not None}
         new = {key for key in keys - self._requested if is_in_named_unit(key[1])}
         if not new:
@@ -65,7 +68,7 @@ class EventUnits:
             state = self._model.client._tables.units_of(unitless_of(new))
             return {} if state is None else units_of(state)
 
-        # If they cannot be read, the declared units are shown.
+        # If the units cannot be read, the declared units are displayed.
         self._model.run(read, self._accept, lambda _: None)
 
     def _accept(self, units: Units) -> None:

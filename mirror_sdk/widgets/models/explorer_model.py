@@ -1,4 +1,7 @@
-"""The model of the explorer: the devices, the resources of the chosen one, their past, and requests to the device."""
+"""The model of the explorer.
+
+It contains the devices, and the resources of the chosen device, their past, and requests to the device.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +44,26 @@ DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 PAST_RELOAD_SECONDS = 900.0
 HOURS = (24, 1, 6, 168)
-"""The lengths of the past that can be displayed; the first one is displayed initially."""
+"""The lengths of the past that can be displayed, in hours. The first one is displayed initially."""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
     SubscriptionState.ASKED: "requested",
     SubscriptionState.REFUSED: "rejected",
 }
-# The response to a request names no device: it may concern this one.
+# The response to a request does not contain a device, so it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The chosen device as it was read.
+    """The data of the chosen device, as they were read.
 
     Attributes:
         device: The device object.
         statuses: The status of each resource that drifts or is stale, by path.
-        subscriptions: This application's subscriptions by path; ``None`` if the key may not read them.
+        subscriptions: This application's subscriptions by path; ``None`` if the access key may not read them.
         connection: The connection of the device; ``None`` if the service has no such information.
-        clock_ahead_ms: How far the mirror's clock is ahead of the clock here, in milliseconds.
+        clock_ahead_ms: How far the mirror's clock is ahead of the local clock, in milliseconds.
     """
 
     device: DeviceObject
@@ -72,19 +75,21 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The chosen device in the words of people. Strings come from the device and are safe to display.
+    """The properties of the chosen device as they are displayed.
+
+    Strings come from the device and are safe to display.
 
     Attributes:
-        name: Its name.
-        id: Its id.
-        type: The endpoint type. Empty if the device has none.
-        description: Its description in the directory.
-        state: ``registered`` or ``deregistered``; empty if the directory was not read yet.
-        attributes: The names and values of its custom attributes.
-        connection: Properties of its connection, such as protocol and lifetime, as names and strings.
-        is_reachable: Whether a request would reach it now; ``None`` if unknown.
-        last_contact: When it last sent anything.
-        last_reported: When it last reported a value.
+        name: The name of the device.
+        id: The id of the device.
+        type: The endpoint type, or an empty string if the device has none.
+        description: The description in the directory.
+        state: ``registered`` or ``deregistered``. It is empty if the directory has not been read yet.
+        attributes: The names and values of the custom attributes.
+        connection: The properties of the connection, such as protocol and lifetime, as pairs of name and text.
+        is_reachable: Whether a request would currently reach the device; ``None`` if this is unknown.
+        last_contact: The time at which the device last sent any message.
+        last_reported: The time at which the device last reported a value.
     """
 
     name: str
@@ -104,9 +109,9 @@ class Editor:
     """The resource whose value, past and requests are displayed in detail.
 
     Attributes:
-        path: Its path.
-        form: The form of its values.
-        text: The value as it was typed.
+        path: The path of the resource.
+        form: The input form for values of the resource.
+        text: The value as the user typed it.
         is_edited: Whether the user has typed anything.
     """
 
@@ -117,9 +122,9 @@ class Editor:
 
     @property
     def problem(self) -> str:
-        """The reason why the text is not a value of the resource.
+        """The reason why the text is not a valid value of the resource.
 
-        Empty if it is a value, or if nothing was typed yet.
+        It is empty if the text is valid, or if the user has not typed anything.
         """
         if not self.is_edited:
             return ""
@@ -131,23 +136,23 @@ class Editor:
 
 
 class ExplorerModel(Model):
-    """The devices, and the resources of the chosen one.
+    """The model of the explorer, with the devices and the resources of the chosen device.
 
     Args:
-        client: The mirror. Choosing a device reads the mirror, never the device.
-        run: Makes the client calls.
-        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+        client: The client of the mirror. Choosing a device reads from the mirror, never from the device.
+        run: The function that makes the client calls.
+        stale_after_seconds: The silence in seconds up to which a resource is never stale; see
             :func:`mirror_sdk.frames.staleness.silent_rows`.
-        clock: Returns seconds; used to schedule reads.
+        clock: A function that returns the time in seconds. It is used to schedule reads.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
 
     Attributes:
-        device_id: The chosen device.
+        device_id: The id of the chosen device.
         selected: The paths of the selected resources.
-        editor: The resource that is displayed in detail; ``None`` for none.
-        hours: The length of the past that is displayed.
+        editor: The resource that is displayed in detail; ``None`` if there is no such resource.
+        hours: The length of the displayed past in hours.
     """
 
     def __init__(
@@ -180,14 +185,14 @@ class ExplorerModel(Model):
     # Devices
 
     def load_devices(self) -> None:
-        """Read the directory."""
-        self._directory.start("Reading the directory", self._read_directory, self._accept_devices)
+        """Read the directory of devices."""
+        self._directory.start("Reading the directory", self.client.devices.list, self._accept_devices)
         if self.is_reading_devices:
             self.changed()
 
     @property
     def device_rows(self) -> list[Row]:
-        """The devices, ordered by name."""
+        """The rows of the devices, sorted by name."""
         return [
             {
                 "key": device.id,
@@ -203,8 +208,10 @@ class ExplorerModel(Model):
 
     @property
     def devices_text(self) -> str:
-        """The number of devices, or the reason why there is none, in words."""
-        return format_count(len(self._devices), "device") if self._devices else empty_directory_text(self._directory)
+        """A text with the number of devices."""
+        if self._directory.is_running and not self._devices:
+            return "reading the directory …"
+        return format_count(len(self._devices), "device")
 
     @property
     def is_reading_devices(self) -> bool:
@@ -214,7 +221,7 @@ class ExplorerModel(Model):
     # Resources
 
     def choose(self, device_id: str | None) -> None:
-        """Show this device.
+        """Show the resources of this device.
 
         Raises:
             TypeError: The id is not a string.
@@ -243,12 +250,12 @@ class ExplorerModel(Model):
 
     @property
     def title(self) -> str:
-        """Name of the chosen device."""
+        """The name of the chosen device."""
         return "No device chosen" if self.device_id is None else self._name(self.device_id)
 
     @property
     def subtitle(self) -> str:
-        """The state of the read of the chosen device in words; empty if it was read."""
+        """A text about the state of the read of the chosen device. It is empty if the device was read."""
         if self.device_id is None:
             return "Choose a device to see its resources."
         if self._loaded is None:
@@ -267,12 +274,12 @@ class ExplorerModel(Model):
 
     @property
     def clock_ahead_ms(self) -> int:
-        """The milliseconds by which the mirror's clock is ahead of the clock here."""
-        return self._clock_ahead_ms or 0
+        """The time by which the mirror's clock is ahead of the local clock, in milliseconds."""
+        return self._loaded.clock_ahead_ms if self._loaded else 0
 
     @property
     def card(self) -> Card | None:
-        """The chosen device; ``None`` before it was read."""
+        """The properties of the chosen device; ``None`` before the device was read."""
         if self._loaded is None:
             return None
         device, connection = self._loaded.device, self._loaded.connection
@@ -299,14 +306,14 @@ class ExplorerModel(Model):
 
     @property
     def empty_text(self) -> str:
-        """The reason why a device that was read has no resources; empty if it has some."""
+        """The reason why a device that was read has no resources. It is empty if the device has resources."""
         if self._loaded is None or len(self._loaded.device):
             return ""
         return "The device has no resources yet."
 
     @property
     def rows(self) -> list[Row]:
-        """The resources of the chosen device."""
+        """The rows of the resources of the chosen device."""
         if self._loaded is None:
             return []
         resources = self._loaded.device.resources
@@ -317,7 +324,10 @@ class ExplorerModel(Model):
         ]
 
     def frame(self, paths: Collection[str]) -> pd.DataFrame:
-        """Return the rows of the state table for these resources, from the last read of the chosen device."""
+        """Return the rows of the state table for these resources.
+
+        They come from the last read of the chosen device.
+        """
         if self._loaded is None:
             return state_frame([], taken_at=None, server=self.client.base_url)
         device = self._loaded.device
@@ -325,17 +335,17 @@ class ExplorerModel(Model):
         return state[state["path"].isin(paths)].reset_index(drop=True)
 
     def select(self, paths: Sequence[str]) -> None:
-        """Select these resources and no others."""
+        """Select these resources, and no others."""
         self.selected = list(paths)
         self.changed()
 
     # One resource in detail
 
     def open_resource(self, path: str | None) -> None:
-        """Display a resource in detail, with its past and a field for a value; ``None`` closes it.
+        """Display a resource in detail, with its past and a field for a value. ``None`` closes the details.
 
         Raises:
-            ValueError: This is not a path.
+            ValueError: ``path`` is not a path.
         """
         if path is None:
             self.editor = None
@@ -346,16 +356,16 @@ class ExplorerModel(Model):
         self.changed()
 
     def enter(self, text: str) -> None:
-        """Set the value that was typed for the resource in detail."""
+        """Set the value that the user typed for the resource in detail."""
         if self.editor is not None:
             self.editor.text, self.editor.is_edited = text, True
             self.changed()
 
     def show_hours(self, hours: int) -> None:
-        """Display the past of so many hours.
+        """Display the past of this number of hours.
 
         Raises:
-            InvalidValue: This length is not possible.
+            InvalidValue: This length is not available.
         """
         if hours not in HOURS:
             raise InvalidValue(f"hours must be one of {', '.join(map(str, sorted(HOURS)))}, got {hours!r}")
@@ -365,12 +375,15 @@ class ExplorerModel(Model):
         self.changed()
 
     def label(self, path: str) -> str:
-        """Return the name of a resource; empty if it has none."""
+        """Return the name of a resource. It is empty if the resource has no name."""
         definition = lookup(path)
         return definition.label if definition else ""
 
     def access(self, path: str) -> str:
-        """Return the declared access to a resource: ``R``, ``W``, ``RW`` or ``E``; empty without a declaration."""
+        """Return the declared access to a resource: ``R``, ``W``, ``RW`` or ``E``.
+
+        It is empty if there is no declaration.
+        """
         definition = lookup(path)
         return definition.access if definition else ""
 
@@ -381,7 +394,7 @@ class ExplorerModel(Model):
 
     @property
     def past_text(self) -> str:
-        """The source of the past, in words."""
+        """A text with the source of the past values."""
         if self._past_read.is_running:
             return "reading the past …"
         return "" if self._is_history else "the service keeps no history, so values may be missing"
@@ -389,27 +402,27 @@ class ExplorerModel(Model):
     # Requests
 
     def read(self, path: str) -> None:
-        """Read a resource from the chosen device, unless a request for it is in progress."""
+        """Read a resource from the chosen device, unless such a request is already in progress."""
         self._start(path, "reading …", lambda device_id: self.client.requests.begin_read(device_id, path).result())
 
     def write(self, path: str, text: str) -> None:
-        """Write a value, as it was typed, to a resource of the chosen device.
+        """Write a value to a resource of the chosen device, as the user typed it.
 
         Raises:
-            InvalidValue: The text is not a value of the resource.
+            InvalidValue: The text is not a valid value of the resource.
         """
         value = parse_value(text, path)
         self._start(path, "writing …", lambda device_id: self.client.write_value(device_id, path, value))
 
     def write_entered(self) -> None:
-        """Write the value that was typed for the resource in detail.
+        """Write the value that the user typed for the resource in detail.
 
         Raises:
-            InvalidValue: The text is not a value of the resource.
+            InvalidValue: The text is not a valid value of the resource.
         """
         if self.editor is not None:
             self.write(self.editor.path, self.editor.text)
-            # The next report of the device is displayed again.
+            # From now on, the field shows the values that the device reports.
             self.editor.is_edited = False
 
     def execute(self, path: str, argument: str = "") -> None:
@@ -427,23 +440,23 @@ class ExplorerModel(Model):
             )
 
     def subscribe(self, path: str) -> None:
-        """Subscribe a resource of the chosen device."""
+        """Subscribe to a resource of the chosen device."""
         self._start(path, "subscribing …", lambda device_id: self.client.subscribe(device_id, path))
 
     def unsubscribe(self, path: str) -> None:
-        """End this application's subscription of a resource, if there is one."""
+        """End this application's subscription to a resource, if there is one."""
         if self._loaded is not None and _subscription_state(self._loaded, path).is_active_or_pending:
             self._start(path, "ending …", lambda device_id: self.client.unsubscribe(device_id, path))
 
     def dismiss(self) -> None:
-        """Remove the notices and the failures in the rows."""
+        """Remove the notices, and the failures that are displayed in the rows."""
         self._failures.clear()
         super().dismiss()
 
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Schedule reads for the changes that the events report, and add their values to the past."""
+        """Schedule reads for the changes that the events report, and add the values of the events to the past."""
         for event in events:
             if event.device_id == self.device_id and event.path is not None and event.value is not None:
                 self._add_value(event.path, time_of(event), event.value)
@@ -454,7 +467,7 @@ class ExplorerModel(Model):
                 self._directory.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Do pending reads. Call this several times a second."""
+        """Start the reads that are due. Call this several times a second."""
         if self._device.is_due:
             self.load()
         if self._directory.is_due:
@@ -516,7 +529,10 @@ class ExplorerModel(Model):
             self._load_past()
 
     def _apply_device(self) -> None:
-        """Set the form of the resource in detail, and its text unless the user changed it, from the device."""
+        """Set the form of the resource in detail from the device.
+
+        Its text is also set, unless the user has changed it.
+        """
         if self.editor is None or self._loaded is None:
             return
         resource = self._loaded.device.resources.get(self.editor.path)
@@ -609,7 +625,7 @@ class ExplorerModel(Model):
 
 
 def _facts_of(connection: DeviceConnection) -> list[tuple[str, str]]:
-    """Return the properties of a connection in words, except its last contact."""
+    """Return the properties of a connection as pairs of name and text, except for the last contact."""
     expires_at = connection.registration_expires_at
     facts = [
         ("Connection", connection.way),
@@ -631,7 +647,10 @@ def _path_order(path: str) -> list[int]:
 
 
 def _group_names(paths: Collection[str]) -> dict[tuple[int, int | None], str]:
-    """Return the name of each object instance of a device: with its number if the device has several of the object."""
+    """Return the name of each object instance of a device.
+
+    It includes the instance number if the device has several instances of the object.
+    """
     instances = sorted({_instance_of(path) for path in paths})
     objects = {_instance_of(path)[0]: _object_name(path) for path in reversed([*paths])}
     names = Counter(object_id for object_id, _ in instances)

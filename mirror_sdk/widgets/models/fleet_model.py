@@ -1,4 +1,4 @@
-"""The model of the fleet table: each device with its status and its counts."""
+"""The model of the fleet table, which has a row for each device with its status and its counts."""
 
 from __future__ import annotations
 
@@ -40,26 +40,29 @@ RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 PAST_RELOAD_SECONDS = 900.0
 MOST_DEVICES_AT_ONCE = 500
-"""The maximum number of devices of one read or subscription from the selection."""
+"""The maximum number of selected devices that are read or subscribed to at the same time."""
 _FAILURES_NAMED = 3
 _OBVIOUS = " · Sensor Value"
 """The end of a label that adds nothing to the name of the object."""
 
 DEVICE_STATUSES = tuple(Status[name.upper()] for name in STATUS_NAMES)
-"""The statuses of devices, worst first. A device has the first one that applies."""
+"""The statuses of devices, with the worst one first.
+
+The status of a device is the first one that applies.
+"""
 _COUNTED = {
     "failed": Status.FAILED,
     "drifting": Status.DRIFTING,
     "pending": Status.PENDING,
     "stale": Status.STALE,
 }
-"""The counts of a device that give it a status, worst first."""
+"""The counts that determine the status of a device, with the worst one first."""
 _COUNTS = (*_COUNTED, "unconfirmed")
 _DRIFT_COUNTS = {
     DriftKind.FAILED: "failed",
     DriftKind.PENDING: "pending",
     DriftKind.UNCONFIRMED: "unconfirmed",
-    # A value that was never reported does not differ; no report confirms the write.
+    # A value that was never reported does not differ from another value. It means that no report confirms the write.
     DriftKind.NEVER_REPORTED: "unconfirmed",
     DriftKind.REVERTED: "drifting",
     DriftKind.TYPE_MISMATCH: "drifting",
@@ -72,11 +75,14 @@ FLEET_SCHEMA = pa.schema(
         pa.field("last_reported_at", INSTANT),
     ]
 )
-"""The table of selected devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
+"""The schema of the table of selected devices; see :attr:`mirror_sdk.widgets.FleetTable.selected`."""
 
 
 class Reading(NamedTuple):
-    """The last reported number or boolean of a resource. ``unit`` is a code; ``at`` is in milliseconds since 1970."""
+    """The last reported number or boolean of a resource.
+
+    ``unit`` is a unit code, and ``at`` is in milliseconds since 1970.
+    """
 
     number: float
     is_boolean: bool
@@ -85,7 +91,7 @@ class Reading(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value with its unit, as people write it."""
+        """The value with its unit, in readable form."""
         if self.is_boolean:
             return "true" if self.number else "false"
         return f"{number_text(self.number)} {visible(display_unit(self.unit))}".rstrip()
@@ -93,16 +99,16 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceSummary:
-    """A device with its counts. ``name`` comes from the device and may contain anything.
+    """A device with its counts. ``name`` comes from the device and may contain any characters.
 
     Attributes:
         device: The device as the directory lists it.
         name: The displayed name.
-        resources: The number of its resources.
-        counts: The number of ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed`` ones.
-        last_reported_at: The time of its last report of anything.
+        resources: The number of resources of the device.
+        counts: The number of resources that are ``failed``, ``drifting``, ``pending``, ``stale`` and ``unconfirmed``.
+        last_reported_at: The time at which the device last reported any value.
         readings: The last number or boolean of each resource, by path.
-        main_path: The path of the main value. Empty if the device has reported neither a number nor a boolean.
+        main_path: The path of the main value. It is empty if the device has not reported any number or boolean.
     """
 
     device: Device
@@ -115,13 +121,13 @@ class DeviceSummary:
 
     @cached_property
     def status(self) -> Status:
-        """The worst status that applies."""
+        """The worst status that applies to the device."""
         counted = next((status for name, status in _COUNTED.items() if self.counts[name]), None)
         return counted or next(iter(self._statuses), Status.IN_SYNC)
 
     @property
     def text(self) -> str:
-        """All statuses that apply, in words."""
+        """A text with all statuses that apply to the device."""
         parts = [f"{self.counts[name]} {name}" for name in _COUNTS if self.counts[name]]
         parts += [status.word.lower() for status in self._statuses]
         return ", ".join(parts) or "in sync"
@@ -136,7 +142,7 @@ class DeviceSummary:
         """Return the device as a row of the table.
 
         Args:
-            resource: The path of the resource that is displayed; empty for none.
+            resource: The path of the displayed resource; empty if there is no such resource.
             sparklines: The sparklines of the fleet.
         """
         reading = self.readings.get(resource)
@@ -149,7 +155,7 @@ class DeviceSummary:
             "value": "" if reading is None else reading.text,
             "sparkline": sparklines and reading and sparklines.line(self.device.id, is_state=reading.is_boolean),
             "last_contact": self.last_contact_at,
-            # Empty instead of 0, because it needs no attention.
+            # Empty instead of 0, because such a device needs no attention.
             **{name: self.counts[name] or None for name in _COUNTED},
             "type": visible(self.device.endpoint_type or ""),
             "state": self.device.state,
@@ -177,14 +183,17 @@ class DeviceSummary:
 
     @property
     def _statuses(self) -> list[Status]:
-        """The statuses that do not count resources."""
+        """The statuses that are not based on counts of resources."""
         never = [Status.NEVER_REPORTED] if self.last_reported_at is None else []
         return never + ([] if self.device.state == "registered" else [Status.OFFLINE])
 
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """The fleet as it was read. ``clock_ahead_ms`` is how far the mirror's clock is ahead of the clock here."""
+    """The data of the fleet, as they were read.
+
+    ``clock_ahead_ms`` is how far the mirror's clock is ahead of the local clock, in milliseconds.
+    """
 
     directory: dict[str, Device]
     names: dict[str, str]
@@ -195,7 +204,7 @@ class _Fleet:
 
 @dataclass(frozen=True, slots=True)
 class FleetResource:
-    """A resource whose values can be displayed: its path, its name, and how many devices have reported it."""
+    """A resource whose values can be displayed: its path, its name, and the number of devices that have reported it."""
 
     path: str
     label: str
@@ -203,22 +212,22 @@ class FleetResource:
 
 
 Act: TypeAlias = Callable[[], Exception | None]
-"""Waits for the end of an act and returns the error. ``None`` if the act succeeded."""
+"""A function that waits for the end of a read or subscription and returns the error, or ``None`` if it succeeded."""
 
 
 class FleetModel(Model):
-    """The whole fleet, the devices with the worst status first.
+    """The model of the entire fleet, with the devices with the worst status first.
 
-    It is read by snapshots, one request each, or device by device if the service has no snapshots. One request for all
-    devices reads the history of the resource that is displayed.
+    The model reads all devices with a single snapshot request, or device by device if the service has no snapshots.
+    Another single request reads the history of the displayed resource for all devices.
 
     Args:
-        client: The mirror.
-        run: Makes the client calls.
-        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+        client: The client of the mirror.
+        run: The function that makes the client calls.
+        stale_after_seconds: The silence in seconds up to which a resource is never stale; see
             :func:`mirror_sdk.frames.staleness.silent_rows`.
         view: The initial view.
-        clock: Returns seconds; used to schedule reads.
+        clock: A function that returns the time in seconds. It is used to schedule reads.
 
     Raises:
         ValueError: ``stale_after_seconds`` is not above 0.
@@ -226,8 +235,9 @@ class FleetModel(Model):
     Attributes:
         view: The current view.
         selected: The ids of the selected devices.
-        is_acting: Whether a read or a subscription of selected devices is running.
-        activity: The running read or subscription, or its result, in words; empty if there is nothing to report.
+        is_acting: Whether a read or a subscription of selected devices is in progress.
+        activity: A text about the read or subscription in progress, or about its result. It is empty if there is
+            nothing to report.
     """
 
     def __init__(
@@ -257,8 +267,8 @@ class FleetModel(Model):
         self._changed_ids: set[str] = set()
 
     def load(self) -> None:
-        """Read the directory and the whole fleet."""
-        # Changes from now on may be missing in the read.
+        """Read the directory and the state of all devices."""
+        # The read may lack changes that happen from now on.
         earlier, self._changed_ids = self._changed_ids, set()
         self._all.start(
             "Reading the fleet", self._read_all, self._accept_all, lambda _: self._changed_ids.update(earlier)
@@ -270,23 +280,26 @@ class FleetModel(Model):
 
     @property
     def rows(self) -> list[Row]:
-        """All devices, worst first at the last read of the whole fleet."""
+        """The rows of all devices.
+
+        The devices with the worst status at the last read of the entire fleet come first.
+        """
         return list(self._rows.values())
 
     @property
     def displayed_rows(self) -> list[Row]:
-        """The devices with the status of the view."""
+        """The rows of the devices that have the status of the view."""
         word = Status[self.view.status.upper()].word if self.view.status else ""
         return [row for row in self._rows.values() if not word or row["status"] == word]
 
     @property
     def counts(self) -> Counter[Status]:
-        """The number of devices by status."""
+        """The number of devices with each status."""
         return Counter(summary.status for summary in self._fleet.summaries.values())
 
     @property
     def counts_text(self) -> str:
-        """The number of devices, and of their values and writes, in words."""
+        """A text with the number of devices, and of their values and writes."""
         summaries = self._fleet.summaries.values()
         parts = [format_count(len(summaries), "device")]
         nouns = ("failed write", "drifting value", "pending write", "stale value")
@@ -298,12 +311,12 @@ class FleetModel(Model):
 
     @property
     def taken_at(self) -> datetime | None:
-        """The time of the last read of the whole fleet, by the mirror's clock."""
+        """The time of the last read of the entire fleet, by the mirror's clock."""
         return datetime.fromisoformat(self._fleet.metadata["taken_at"]) if self._fleet.metadata else None
 
     @property
     def as_of_text(self) -> str:
-        """The time of the last read of the whole fleet, in words."""
+        """A text with the time of the last read of the entire fleet."""
         if self.taken_at is not None:
             return f"as of {utc_text(self.taken_at)}"
         return "reading the fleet …" if self._all.is_running else "not read"
@@ -315,17 +328,17 @@ class FleetModel(Model):
 
     @property
     def clock_ahead_ms(self) -> int:
-        """The milliseconds by which the mirror's clock is ahead of the clock here."""
+        """The time by which the mirror's clock is ahead of the local clock, in milliseconds."""
         return self._fleet.clock_ahead_ms
 
     @property
     def empty_text(self) -> str:
-        """The reason why a fleet that was read has no devices; empty if it has some."""
+        """The reason why a fleet that was read has no devices. It is empty if there are devices."""
         return "The directory lists no device." if self._fleet.metadata and not self._rows else ""
 
     @property
     def attributes(self) -> list[str]:
-        """The names of the custom attributes of the fleet."""
+        """The names of the custom attributes in the fleet."""
         return sorted({name for device in self._fleet.directory.values() for name in device.custom_attributes})
 
     def frame(self, device_ids: Collection[str]) -> pd.DataFrame:
@@ -338,10 +351,10 @@ class FleetModel(Model):
     # The view
 
     def change_view(self, changes: Mapping[str, Any]) -> None:
-        """Change some members of the view, which are named as in :meth:`FleetView.to_dict`.
+        """Change some members of the view. The members have the same names as in :meth:`FleetView.to_dict`.
 
         Raises:
-            InvalidValue: A member is unknown, or has an invalid value.
+            InvalidValue: A member is unknown or has an invalid value.
         """
         self.show_view(self.view.with_changes(changes))
 
@@ -354,14 +367,14 @@ class FleetModel(Model):
             self.changed()
 
     def show_only(self, status: Status | None) -> None:
-        """Show only devices with this status; ``None`` shows all."""
+        """Show only devices with this status. ``None`` shows all devices."""
         self.change_view({"status": "" if status is None else status.name.lower()})
 
     # The displayed values
 
     @property
     def resource(self) -> FleetResource | None:
-        """The resource of the view; ``None`` if the main value of each device is displayed."""
+        """The resource of the view. It is ``None`` if the main value of each device is displayed."""
         path = self.view.resource
         if not path:
             return None
@@ -370,23 +383,23 @@ class FleetModel(Model):
 
     @property
     def resources(self) -> list[FleetResource]:
-        """The resources of the fleet with numbers or booleans, the most frequent first."""
+        """The resources of the fleet that have numbers or booleans, with the most frequent one first."""
         return self._resources
 
     def displayed_path(self, device: Device) -> str:
-        """Return the path of the resource that is displayed of a device.
+        """Return the path of the resource that is displayed for a device.
 
-        It is the resource of the view, or else that of the main value of the device.
+        It is the resource of the view, or else the resource with the main value of the device.
 
         Returns:
-            The path; empty if the device has reported no number and no boolean.
+            The path. It is empty if the device has not reported any number or boolean.
         """
         summary = self._fleet.summaries.get(device.id)
         return self.view.resource or ("" if summary is None else summary.main_path)
 
     @property
     def sparkline_text(self) -> str:
-        """The meaning of the sparklines, in words."""
+        """A text that explains the sparklines."""
         if self._past.is_running and self._sparklines is None:
             return "reading the last 24 hours …"
         if self._is_history:
@@ -394,7 +407,7 @@ class FleetModel(Model):
         return "mean of each half hour; the service keeps no history, so values may be missing"
 
     def _show_values(self) -> None:
-        """Show the values of the current resources, and read their past unless that was read."""
+        """Show the values of the current resources, and read their past unless it was already read."""
         main_paths = {summary.main_path for summary in self._fleet.summaries.values()}
         paths = frozenset([self.view.resource] if self.view.resource else main_paths - {""})
         if paths != self._past_of:
@@ -424,7 +437,7 @@ class FleetModel(Model):
         self._fill_rows(self._fleet.summaries.values())
 
     def _fill_rows(self, summaries: Iterable[DeviceSummary]) -> None:
-        """Build the rows of these devices again, and add their values to the sparklines."""
+        """Build the rows of these devices again, and add the values of the devices to the sparklines."""
         sparklines = self._sparklines
         for summary in summaries:
             path = self.displayed_path(summary.device)
@@ -436,8 +449,8 @@ class FleetModel(Model):
     # Acts on the selection
 
     def select(self, device_ids: Iterable[str]) -> None:
-        """Select these devices and no others."""
-        # A page sends JSON, which may be a list of anything.
+        """Select these devices, and no others."""
+        # A page sends JSON, which may be a list of any values.
         self.selected = list(map(str, device_ids))
         if not self.is_acting:
             self.activity = ""
@@ -453,7 +466,7 @@ class FleetModel(Model):
         """Read the displayed resources from the selected devices.
 
         Raises:
-            InvalidValue: Too many devices are selected, or none of them has a value.
+            InvalidValue: Too many devices are selected, or none of them has a displayed value.
         """
         self._act("Reading", "Read", self._read_value)
 
@@ -461,12 +474,12 @@ class FleetModel(Model):
         """Subscribe to the displayed resources of the selected devices.
 
         Raises:
-            InvalidValue: Too many devices are selected, or none of them has a value.
+            InvalidValue: Too many devices are selected, or none of them has a displayed value.
         """
         self._act("Subscribing to", "Subscribed to", self._subscribe)
 
     def _act(self, present: str, past: str, act: Callable[[str, str], Act]) -> None:
-        """Start an act for each selected device with a value, wait for all of them, and report the outcome."""
+        """Start a read or subscription for each selected device with a value, and report the outcome of all of them."""
         if self.is_acting:
             return
         directory = self._fleet.directory
@@ -528,7 +541,7 @@ class FleetModel(Model):
             if event.device_id is not None:
                 self._changed_ids.add(event.device_id)
             elif event.kind is EventKind.ASYNC_RESPONSE:
-                # It names no device, but ends a write of a device with a pending write.
+                # The event does not contain a device, but it ends a write on one of the devices with a pending write.
                 self._changed_ids |= {key for key, one in self._fleet.summaries.items() if one.counts["pending"]}
             if event.kind in DIRECTORY_EVENTS:
                 self._all.within(RELOAD_AFTER_EVENT_SECONDS)
@@ -536,10 +549,10 @@ class FleetModel(Model):
             self._updates.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Do pending reads. Call this several times a second."""
+        """Start the reads that are due. Call this several times a second."""
         if self._all.is_due:
             self.load()
-        # Not during a read of the whole fleet, whose older values would replace the newer ones.
+        # This must not happen during a read of the entire fleet, whose older values would replace the newer ones.
         elif self._past.is_due and self._past_of:
             self._load_past()
         elif self._updates.is_due and not self._all.is_running and self._changed_ids:
@@ -547,7 +560,10 @@ class FleetModel(Model):
             self._reload_devices([self._changed_ids.pop() for _ in range(count)])
 
     def _reload_devices(self, device_ids: Sequence[str]) -> None:
-        """Read these devices again. Devices that are not in the directory yet are read with it."""
+        """Read these devices again.
+
+        If a device is not in the directory yet, the directory is read as well.
+        """
         fleet = self._fleet
         devices = {device_id: fleet.directory[device_id] for device_id in device_ids if device_id in fleet.directory}
 
@@ -568,7 +584,7 @@ class FleetModel(Model):
         if self._sparklines is not None and self.taken_at is not None:
             self._sparklines.advance(milliseconds(self.taken_at))
         self._resources = _resources_of(fleet.summaries.values())
-        # Sort only here, so that rows do not move under the mouse with each event.
+        # Rows are sorted only here, so that they do not move under the mouse with each event.
         ranked = sorted(fleet.summaries.values(), key=lambda one: (DEVICE_STATUSES.index(one.status), one.name))
         self._rows = {one.device.id: {} for one in ranked}
         self.selected = [key for key in self.selected if key in self._rows]
@@ -576,7 +592,7 @@ class FleetModel(Model):
 
     def _accept_updates(self, summaries: Mapping[str, DeviceSummary] | None) -> None:
         if summaries is None:
-            # One of the devices was deleted; the directory shows which.
+            # One of the devices was deleted. The directory shows which one.
             self._all.within(0)
             return
         listed = {device_id: summary for device_id, summary in summaries.items() if device_id in self._rows}
@@ -591,7 +607,7 @@ class FleetModel(Model):
             self._fill_rows(listed.values())
 
     def _drop_lines_of_other_values(self, summaries: Mapping[str, DeviceSummary]) -> None:
-        """Drop the sparklines of devices whose main value is another resource than before."""
+        """Remove the sparklines of devices whose main value is now a different resource."""
         before = self._fleet.summaries
         if self._sparklines is not None and not self.view.resource:
             for key, summary in summaries.items():
@@ -605,7 +621,7 @@ class FleetModel(Model):
         metadata = {name: state.attrs["mirror"][name] for name in ("taken_at", "complete", "server")}
         ahead = datetime.fromisoformat(metadata["taken_at"]) - utc_now()
         summaries = self._summarize(state, directory, names)
-        # To the second, since the time of the response is part of it.
+        # The difference is rounded to seconds, because it includes the time that the response took.
         ahead_ms = round(ahead.total_seconds()) * 1000
         return _Fleet(directory, names, summaries, metadata | {"devices": len(directory)}, ahead_ms)
 
@@ -655,7 +671,7 @@ def _readings_of(state: pd.DataFrame) -> dict[str, dict[str, Reading]]:
 
 
 def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
-    """Return the resources with readings, the most frequent first."""
+    """Return the resources that have readings, with the most frequent one first."""
     counts = Counter(path for summary in summaries for path in summary.readings)
     found = [FleetResource(path, label_of(path), count) for path, count in counts.items()]
     return sorted(found, key=lambda one: (-one.devices, one.label, one.path))
@@ -671,7 +687,7 @@ def _failed_with(error: MirrorError) -> Act:
 
 
 def _summary_of(failures: Mapping[str, Exception], names: Mapping[str, str]) -> Exception:
-    """Return the failures of several devices as one error."""
+    """Combine the failures of several devices into one error."""
     reasons = [f"{names.get(device_id, device_id)}: {error}" for device_id, error in failures.items()]
     more = len(reasons) - _FAILURES_NAMED
     text = "; ".join(reasons[:_FAILURES_NAMED]) + (f"; and {format_count(more, 'more device')}" if more > 0 else "")

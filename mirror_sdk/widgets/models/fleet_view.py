@@ -1,4 +1,7 @@
-"""Views of a fleet table: columns, groups, filters, order and sparkline, under a name and in a file."""
+"""Named views of a fleet table, which are stored in a file.
+
+A view has columns, groups, filters, an order and a sparkline.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.wire.paths import check_path
 
 ATTRIBUTE = "attribute."
-"""Followed by the name of a custom attribute, it names the column of that attribute."""
+"""The prefix of the columns of custom attributes. The name of the attribute follows it."""
 COLUMNS = (
     *("name", "status", "value", "sparkline", "last_contact", "failed", "drifting", "pending", "stale"),
     *("type", "state"),
 )
-"""The columns of a fleet table, without the columns of attributes."""
+"""The columns of a fleet table, except for the columns of attributes."""
 STATUS_NAMES = ("failed", "drifting", "pending", "stale", "never_reported", "offline", "in_sync")
-"""The statuses of devices, worst first."""
+"""The statuses of devices, with the worst one first."""
 MAX_VIEW_NAME_LENGTH = 80
 
 
@@ -30,13 +33,15 @@ class FleetView:
     """The arrangement of a fleet table.
 
     Attributes:
-        columns: The visible columns in their order. Empty for the default columns.
-        group_by: The column by which devices are grouped, such as ``type`` or ``attribute.room``; empty for no groups.
-        status: Only devices with this status, such as ``failed``; empty for all.
-        search: Only devices that contain this text.
-        sort_by: The column by which devices are sorted; empty for the order by status.
-        descending: Whether the order is descending.
-        resource: The path of the resource whose value and sparkline are displayed; empty for the main value of each.
+        columns: The visible columns in their order. If empty, the default columns are visible.
+        group_by: The column by which devices are grouped, such as ``type`` or ``attribute.room``. If empty, devices are
+            not grouped.
+        status: The status of the visible devices, such as ``failed``. If empty, all devices are visible.
+        search: The text that visible devices contain.
+        sort_by: The column by which devices are sorted. If empty, they are sorted by status.
+        descending: Whether the devices are sorted in descending order.
+        resource: The path of the resource whose value and sparkline are displayed. If empty, the main value of each
+            device is displayed.
     """
 
     columns: tuple[str, ...] = ()
@@ -64,10 +69,10 @@ class FleetView:
 
     @classmethod
     def from_dict(cls, view: Mapping[str, Any]) -> Self:
-        """Return the view of a dictionary, such as :attr:`mirror_sdk.widgets.FleetTable.view`.
+        """Create a view from a dictionary, such as :attr:`mirror_sdk.widgets.FleetTable.view`.
 
         Raises:
-            InvalidValue: The dictionary has an unknown member, or a member with an invalid value.
+            InvalidValue: The dictionary has an unknown member or a member with an invalid value.
         """
         types = {field.name: type(field.default) for field in fields(cls)}
         for name, value in view.items():
@@ -85,10 +90,10 @@ class FleetView:
         return asdict(self) | {"columns": list(self.columns)}
 
     def with_changes(self, changes: Mapping[str, Any]) -> FleetView:
-        """Return the view with some other members.
+        """Return a copy of the view in which some members are changed.
 
         Raises:
-            InvalidValue: See :meth:`from_dict`.
+            InvalidValue: A member is unknown or has an invalid value, as for :meth:`from_dict`.
         """
         members = self.to_dict() | dict(changes)
         changed = FleetView.from_dict(members)
@@ -96,20 +101,20 @@ class FleetView:
 
 
 class ViewFile:
-    """The JSON file of named views.
+    """A JSON file with named views.
 
     Args:
-        file: Its path. Saving the first view creates it.
+        file: The path of the file. Saving the first view creates the file.
 
     Attributes:
-        file: Its path.
+        file: The path of the file.
     """
 
     def __init__(self, file: str | os.PathLike[str]) -> None:
         self.file = Path(file)
 
     def read(self) -> dict[str, FleetView]:
-        """Return the views by name; none if there is no file.
+        """Return the views by name. The result is empty if the file does not exist.
 
         Raises:
             InvalidValue: The file does not contain views.
@@ -129,7 +134,7 @@ class ViewFile:
             raise InvalidValue(f"{self.file}: {error}") from error
 
     def save(self, name: str, view: FleetView) -> None:
-        """Save a view under a name. It replaces an earlier view with this name.
+        """Save a view under a name. It replaces an earlier view with the same name.
 
         Raises:
             InvalidValue: The name is empty or too long, or the file does not contain views.
@@ -157,7 +162,7 @@ class ViewFile:
         """Return the view with this name.
 
         Raises:
-            InvalidValue: No view has this name; the message lists the names.
+            InvalidValue: No view has this name. The message lists the existing names.
             OSError: The file cannot be read.
         """
         views = self.read()

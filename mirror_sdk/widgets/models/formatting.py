@@ -12,12 +12,12 @@ SENSIBLE_DIGITS = 6
 
 
 def format_value(value: Value, unit: str = "") -> str:
-    """Return a value with its unit as people write it, shortened to fit a row."""
+    """Format a value with its unit in readable form, shortened to fit into a row."""
     return display_value(value, unit, MAX_VALUE_LENGTH)
 
 
 def short_value(value: Value, unit: str = "") -> str:
-    """Return a value like :func:`format_value`, but a number with at most 6 significant digits.
+    """Format a value like :func:`format_value`, but show numbers with at most 6 significant digits.
 
     >>> from mirror_sdk.values import decode
     >>> short_value(decode(b"18.2433702988812", "text/plain", "/3305/0/5800"), "W")
@@ -31,5 +31,5 @@ def short_value(value: Value, unit: str = "") -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Return a number of things: ``1 device``, ``1,200 devices``."""
+    """Format a number of things, such as ``1 device`` or ``1,200 devices``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Lines over time: points, breaks, and thinning to fewer points that look the same."""
+"""Lines over time, with points, breaks, and a reduction to fewer points that looks the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mirror_sdk.object_definitions import ResourceType, lookup
 from mirror_sdk.wire.object_definitions import display_unit
 
 SILENT_RHYTHMS = 10
-"""A line has a break if its resource was silent for more than this many times its usual interval."""
+"""The number of usual intervals for which a resource may be silent before its line has a break."""
 INTERVALS_JUDGED = 100
 FEWEST_INTERVALS = 5
 _INTEGERS = frozenset({ResourceType.INTEGER, ResourceType.UNSIGNED})
@@ -37,7 +37,7 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """A number at a time; ``is_connected`` is false where the line is broken before it."""
+    """A number at a time. ``is_connected`` is false if the line is interrupted before the point."""
 
     at: datetime
     number: float
@@ -46,15 +46,17 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of the plot. Strings come from devices and may contain anything. Points are ordered by time.
+    """A line of the plot.
+
+    Strings come from devices and may contain any characters. Points are sorted by time.
 
     Attributes:
-        key: The resource.
+        key: The resource of the line.
         name: The name of the line.
-        unit: The code of the unit; empty if it is unknown.
-        at: The times in milliseconds since 1970.
-        numbers: The number at each time.
-        is_connected: Whether the line is connected to each point, rather than broken before it.
+        unit: The unit code. It is empty if the unit is unknown.
+        at: The time of each point, in milliseconds since 1970.
+        numbers: The number at each point.
+        is_connected: Whether the line leads to each point, instead of being interrupted before it.
     """
 
     key: SeriesKey
@@ -66,7 +68,7 @@ class Series:
 
     @property
     def points(self) -> list[Point]:
-        """The points."""
+        """The points of the line."""
         columns = self.at.tolist(), self.numbers.tolist(), self.is_connected.tolist()
         return [
             Point(datetime.fromtimestamp(at / 1000, UTC), number, is_connected)
@@ -75,28 +77,31 @@ class Series:
 
     @property
     def with_breaks(self) -> tuple[Numbers, Numbers]:
-        """The times and the numbers; a break is a ``NaN`` at the time of the point after it."""
+        """The times and the numbers of the line. A break is a ``NaN`` at the time of the next point."""
         breaks = np.flatnonzero(~self.is_connected[1:]) + 1
         return np.insert(self.at, breaks, self.at[breaks]), np.insert(self.numbers, breaks, np.nan)
 
     @property
     def unit_text(self) -> str:
-        """The unit as people write it; empty for a pure number, and if it is unknown."""
+        """The unit in readable form. It is empty for a number without a unit, and if the unit is unknown."""
         return visible(display_unit(self.unit))
 
     @property
     def panel(self) -> str:
         """The panel of the line. All lines of a panel have the same quantity and unit.
 
-        The quantity is the object, such as Temperature. Values without a unit cannot be compared with the values of
-        another resource. So each resource without a unit has its own panel.
+        The quantity is the object, such as Temperature. Values without a unit cannot be compared with values of another
+        resource. So each resource without a unit has a separate panel.
         """
         label = label_of(self.key.path)
         return f"{label.partition(' · ')[0]} {self.unit_text}" if self.unit_text else label
 
 
 def panel_title(lines: Sequence[Series]) -> str:
-    """Return the title of a panel with these lines: the object and, if they have only one, the resource."""
+    """Return the title of a panel with these lines.
+
+    It contains the object, and also the resource if all lines have the same resource.
+    """
     labels = {label_of(line.key.path) for line in lines}
     if len(labels) == 1:
         (label,) = labels
@@ -105,24 +110,27 @@ def panel_title(lines: Sequence[Series]) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a line or a resource without "Sensor Value", the main resource of every sensor."""
+    """Return a name without "Sensor Value", which is the main resource of every sensor."""
     return name.replace(f" · {_MAIN_RESOURCE}", "")
 
 
 def is_set_point(path: str) -> bool:
-    """Return whether a resource can be written. If so, it keeps each value until the next write."""
+    """Return whether a resource can be written. Such a resource keeps each value until the next one."""
     definition = lookup(path)
     return definition is not None and "W" in definition.access
 
 
 def is_stepped(path: str) -> bool:
-    """Return whether the line of a resource has steps. Lines of set points and of integers do."""
+    """Return whether the line of a resource has steps. This is true for set points and for integers."""
     definition = lookup(path)
     return definition is not None and (is_set_point(path) or definition.type in _INTEGERS)
 
 
 def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:
-    """Return at which times, ordered and in milliseconds, a resource had been silent for unusually long."""
+    """Return at which times a resource had been silent for unusually long.
+
+    The times are sorted and in milliseconds.
+    """
     intervals = np.diff(at)
     if len(intervals) < FEWEST_INTERVALS:
         return np.zeros(len(at), dtype=bool)
@@ -131,7 +139,10 @@ def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Return fewer points that look the same: the ends, the lowest and the highest of each interval, and all breaks."""
+    """Return fewer points that look the same.
+
+    They include the ends, the lowest and the highest point of each interval, and all breaks.
+    """
     if len(points) <= most:
         return list(points)
     size = math.ceil(len(points) / (most // 2 - 1))
@@ -148,7 +159,7 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
-    """Return the points of a time interval, and one more on each side for the lines."""
+    """Return the points of a time interval, and one more point on each side to draw the lines to."""
     first = bisect_left(points, begin, key=_at)
     after = bisect_right(points, end, key=_at)
     return points[max(0, first - 1) : after + 1]

@@ -1,4 +1,4 @@
-"""The main value of a device: the resource whose value says most about it. The server's page has the same rule."""
+"""The main value of a device, which is the value that says most about it. The page of the server has the same rule."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from mirror_sdk.object_definitions import lookup
 from mirror_sdk.wire.paths import parse_path
 
 _FIRST_SENSOR_OBJECT = 3200
-"""Objects of sensors and actuators have these ids.
+"""The first id of the objects of sensors and actuators.
 
-The values of sensors say more than the values of management objects.
+The values of these objects say more than those of management objects.
 """
 _MAIN_RESOURCES = (5700, 5850, 5851)
-"""Sensor Value, On/Off and Dimmer say more than the other resources of an object."""
+"""The resources Sensor Value, On/Off and Dimmer, which say more than the other resources of an object."""
 
 
 def main_path(paths: Iterable[str]) -> str:
-    """Return the path of the main value of a device. Empty if the device has no main value.
+    """Return the path of the main value of a device. It is empty if the device has no main value.
 
     Args:
-        paths: The resources of the device that have a reported number or boolean that may change.
+        paths: The resources of the device whose last report is a number or boolean that may change.
     """
     return min((path for path in paths if lookup(path) is not None), key=_rank, default="")
 

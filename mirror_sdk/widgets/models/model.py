@@ -1,7 +1,7 @@
-"""The base of all models: notices, a version, and client calls.
+"""The base of all models, which provides notices, a version, and client calls.
 
-A model imports nothing of ipywidgets. It receives user input and events, and provides plain data: strings, numbers,
-times, and rows as dictionaries. A view displays that data and calls the methods of the model.
+A model does not import ipywidgets. It receives user input and events, and provides plain data: strings, numbers, times,
+and rows as dictionaries. A view displays that data and calls the methods of the model.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ DIRECTORY_EVENTS = {EventKind.REGISTRATION, EventKind.DEREGISTRATION, EventKind.
 """The events after which the directory may have changed."""
 
 Row = Mapping[str, Any]
-"""A row of a grid, see :meth:`mirror_sdk.widgets.published.PublishedRows.show`."""
+"""A row of a grid; see :meth:`mirror_sdk.widgets.published.PublishedRows.show`."""
 
 
 class Run(Protocol):
-    """Makes a call, on this thread or another thread. Later it delivers the result or the error."""
+    """A function that makes a call in this thread or another one, and later delivers the result or the error."""
 
     def __call__(
         self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object], /
     ) -> None:
-        """Make ``call``."""
+        """Make the call, then pass the result to ``then`` or the error to ``failed``."""
 
 
 def run_now(call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-    """Make the call on this thread, and return after its outcome was delivered."""
+    """Make the call in this thread, and return after its outcome was delivered."""
     try:
         outcome = call()
     except Exception as error:
@@ -46,13 +46,13 @@ class Model:
     """The model of one widget.
 
     Args:
-        client: The mirror.
-        run: Makes the client calls.
-        clock: Returns seconds; used to schedule repeated work.
+        client: The client of the mirror.
+        run: The function that makes the client calls.
+        clock: A function that returns the time in seconds. It is used to schedule repeated work.
 
     Attributes:
-        notices: The current failures.
-        version: Increases with every change of the display.
+        notices: The failures that are currently displayed.
+        version: A number that increases with every change of the display.
     """
 
     def __init__(
@@ -69,25 +69,25 @@ class Model:
         self.version += 1
 
     def report(self, subject: str, action: str, error: Exception) -> None:
-        """Show a failure; see :meth:`Notices.put`."""
+        """Display a failure; see :meth:`Notices.put`."""
         if self.notices.put(subject, action, error):
             self.changed()
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Process events, in the order of arrival."""
+        """Process events in the order of their arrival."""
 
     def note_overrun(self, count: int) -> None:
-        """Process a loss of events. The lost events may concern anything."""
+        """Process a loss of events before the next ones. The lost events may concern any device."""
         del count
         self.receive([Event(kind=EventKind.GAP, received_at=utc_now())])
 
     def tick(self) -> None:
-        """Do pending work. Called several times a second."""
+        """Do work that is due. This is called several times a second."""
 
     def close(self) -> None:
-        """End running work, because the widget was closed."""
+        """End work in progress, because the widget was closed."""
 
     def dismiss(self) -> None:
-        """Remove the notices, which the user has read."""
+        """Remove all notices, because the user has read them."""
         self.notices.dismiss()
         self.changed()

@@ -1,4 +1,7 @@
-"""Notices of failures: at most one for each subject, the newest last."""
+"""Notices of failures.
+
+There is at most one notice for each subject, and the newest notice is last.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ MAX_NOTICES = 5
 
 
 class Notices:
-    """Open notices by subject. A notice is removed when its subject works again, or when it is dismissed."""
+    """The open notices by subject. A notice is removed when its subject works again, or when the user dismisses it."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
@@ -16,11 +19,11 @@ class Notices:
 
     @property
     def texts(self) -> list[str]:
-        """The open notices, oldest first."""
+        """The texts of the open notices, with the oldest first."""
         return list(self._open.values())
 
     def put(self, subject: str, action: str, error: Exception) -> bool:
-        """Add the failure of an action, such as ``Reading /3/0/0``; it replaces an older notice of the subject.
+        """Add a notice that an action failed, such as ``Reading /3/0/0``. It replaces an older notice of the subject.
 
         Returns:
             Whether the notice is new.
@@ -28,7 +31,7 @@ class Notices:
         return self.add(subject, f"{action}: {str(error) or type(error).__name__}")
 
     def add(self, subject: str, text: str) -> bool:
-        """Add a notice that is not a failure; otherwise like :meth:`put`."""
+        """Add a notice that is not a failure. Otherwise, this is like :meth:`put`."""
         if self._open.get(subject) == text:
             return False
         self._open.pop(subject, None)
@@ -38,7 +41,7 @@ class Notices:
         return True
 
     def clear(self, subject: str) -> None:
-        """Remove the notice of a subject that works."""
+        """Remove the notice of a subject, because it works again."""
         self._open.pop(subject, None)
 
     def dismiss(self) -> None:

@@ -1,4 +1,7 @@
-"""Reported values of the last hours: from the service's history, or else from the notification log."""
+"""The values that were reported in the last hours.
+
+They come from the history of the service, or else from the notification log.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS = 200_000
-"""The maximum number of rows that are read. If there are more, the newest rows of the interval are read."""
+"""The maximum number of rows to read. If there are more, the newest part of the interval is read."""
 _SHORTEST = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class PastValues:
-    """Reported values, a row for each.
+    """Reported values, with one row for each value.
 
     Attributes:
-        device_ids: The device of each row.
-        paths: The resource of each row.
+        device_ids: The device id of each row.
+        paths: The resource path of each row.
         at: The time of each row, in milliseconds since 1970.
-        numbers: The number of each row; 1 or 0 for a boolean, NaN for any other value.
-        texts: The text of each row, also of a boolean; ``None`` for a number.
-        begin: The begin of the interval that was read.
-        is_history: Whether the rows are from the service's history. Otherwise they are from the notification log, which
-            contains only values that this application was notified of.
+        numbers: The number of each row. It is 1 or 0 for a boolean, and NaN for any other value.
+        texts: The text of each row, including rows with a boolean. It is ``None`` for a number.
+        begin: The start of the interval that was read.
+        is_history: Whether the rows come from the history of the service. Otherwise they come from the notification
+            log, which contains only values that this application was notified of.
     """
 
     device_ids: Sequence[str]
@@ -50,7 +53,7 @@ class PastValues:
     is_history: bool
 
     def where(self, is_included: Sequence[bool]) -> PastValues:
-        """Return only the rows that are included."""
+        """Return only the rows for which ``is_included`` is true."""
         mask = np.array(is_included, dtype=bool)
         return replace(
             self,
@@ -65,19 +68,19 @@ class PastValues:
 def read_past_values(
     client: MirrorClient, devices: Sequence[str], paths: Sequence[str], end: datetime, length: timedelta
 ) -> PastValues:
-    """Read the values of resources in an interval, with one request for all devices.
+    """Read the values of resources in an interval with one request for all devices.
 
-    An interval with more than :data:`MOST_ROWS` rows is read again from a later begin.
+    If the interval has more than :data:`MOST_ROWS` rows, it is read again from a later start.
 
     Args:
-        client: The mirror.
-        devices: The devices; empty for all.
-        paths: The resources; empty for all.
+        client: The client of the mirror.
+        devices: The device ids. If empty, all devices are included.
+        paths: The resource paths. If empty, all resources are included.
         end: The end of the interval, by the mirror's clock.
         length: The length of the interval.
 
     Raises:
-        MirrorError: The service does not respond, or rejects a path.
+        MirrorError: The service does not respond, or it rejects a path.
     """
     try:
         begin, frame = _read_history(client, devices, paths, end, end - length)
@@ -87,7 +90,10 @@ def read_past_values(
 
 
 def point_of(value: Value | None) -> tuple[float, str | None] | None:
-    """Return the number and the text of a value, as in :class:`PastValues`; ``None`` without a value."""
+    """Return the number and the text of a value, as in :class:`PastValues`.
+
+    The result is ``None`` if there is no value.
+    """
     if value is None or value.kind is ValueKind.NONE:
         return None
     python = value.python
@@ -97,7 +103,7 @@ def point_of(value: Value | None) -> tuple[float, str | None] | None:
 
 
 def milliseconds(at: datetime) -> int:
-    """Return an instant in milliseconds since 1970."""
+    """Convert a datetime to milliseconds since 1970."""
     return round(at.timestamp() * 1000)
 
 
@@ -112,7 +118,7 @@ def _read_history(
                 raise
             begin = error.oldest_at
             continue
-        # The limit leaves out the last devices, not the oldest rows.
+        # The limit omits the last devices instead of the oldest rows.
         if len(frame) < MOST_ROWS or end - begin < _SHORTEST:
             return begin, frame
         begin = end - (end - begin) / 4
@@ -139,7 +145,7 @@ def _from_log(client: MirrorClient, devices: frozenset[str], paths: frozenset[st
 
 
 def from_events(events: Iterable[Event], begin: datetime) -> PastValues:
-    """Return the values of events that have a device and a path."""
+    """Return the values of those events that have a device and a path."""
     rows = [(event, point) for event in events if (point := point_of(event.value)) is not None]
     return PastValues(
         [str(event.device_id) for event, _ in rows],
@@ -153,5 +159,5 @@ def from_events(events: Iterable[Event], begin: datetime) -> PastValues:
 
 
 def time_of(event: Event) -> datetime:
-    """Return the time of an event by the device's clock, or else that of receipt."""
+    """Return the time of an event by the device's clock, or else the time of its receipt."""
     return (event.changed_at or event.received_at).astimezone(UTC)

@@ -15,13 +15,13 @@ _MOST_DOUBLINGS = 12
 
 
 class PeriodicRead:
-    """A read that is repeated after some time, and sooner after an event. Only the newest read counts.
+    """A read that is repeated after some time, and earlier after an event. Only the newest read counts.
 
     Args:
-        model: The model that makes the calls and has the notices.
-        subject: The subject of the notice of a failure.
-        every_seconds: The time from the end of one read to the next; ``math.inf`` for a read that is not repeated. A
-            read that failed is repeated sooner.
+        model: The model that makes the calls and displays the notices.
+        subject: The subject of the notice if a read fails.
+        every_seconds: The time from the end of a read to the start of the next one, in seconds. With ``math.inf``, the
+            read is not repeated.
     """
 
     def __init__(self, model: Model, subject: str, every_seconds: float) -> None:
@@ -35,14 +35,14 @@ class PeriodicRead:
         self.has_succeeded = False
 
     def within(self, seconds: float) -> None:
-        """Schedule a read within this many seconds, because of a change."""
+        """Schedule a read within this number of seconds, because of a change."""
         due_at = self._model.clock() + seconds
-        # The earliest schedule counts, so that a stream of events cannot postpone the read forever.
+        # The earliest scheduled time counts, so that a stream of events cannot postpone the read forever.
         self._due_at = due_at if self._due_at is None else min(due_at, self._due_at)
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to start a read."""
+        """Whether a read is due."""
         return self._due_at is not None and not self.is_running and self._model.clock() >= self._due_at
 
     def start(
@@ -52,13 +52,13 @@ class PeriodicRead:
         accept: Callable[[T], object],
         failed: Callable[[Exception], object] = lambda _: None,
     ) -> None:
-        """Start a read, and ignore the result of a read that is still running.
+        """Start a read. If another read is still running, its result is ignored.
 
         Args:
-            action: Its name in the notice of a failure, such as ``Reading the fleet``.
-            read: Makes the client calls.
-            accept: Called with the result.
-            failed: Called with the error, before the notice is added.
+            action: The name of the read in the notice of a failure, such as ``Reading the fleet``.
+            read: A function that makes the client calls.
+            accept: A function that is called with the result.
+            failed: A function that is called with the error before the notice is added.
         """
         self.cancel()
         self.is_running = True
@@ -83,7 +83,10 @@ class PeriodicRead:
         self._model.run(read, on_result, on_error)
 
     def cancel(self) -> None:
-        """Ignore the running read, and start no other until :meth:`start` or :meth:`within`."""
+        """Ignore the result of the running read.
+
+        The next read starts only after :meth:`start` or :meth:`within` is called.
+        """
         self._number += 1
         self._due_at = None
         self.is_running = False

@@ -1,4 +1,4 @@
-"""Starting and ending a recording, and its progress."""
+"""The start, the progress and the end of a recording."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _SUBJECT = "recording"
 
 
 class RecordingModel:
-    """At most one recording at a time; see :meth:`mirror_sdk.MirrorClient.record`.
+    """A recording that the user can start and end; see :meth:`mirror_sdk.MirrorClient.record`.
+
+    There is at most one recording at a time.
 
     Args:
-        model: The model it belongs to.
+        model: The model to which the recording belongs.
     """
 
     def __init__(self, model: Model) -> None:
@@ -32,26 +34,27 @@ class RecordingModel:
         self._call = PeriodicRead(model, _SUBJECT, math.inf)
         self._activity = ""
         self._is_closed = False
-        # Protects the recorder and the flag: a thread starts the recording while another may close the widget.
+        # The lock protects the recorder and the flag. A thread starts the recording while another thread may close the
+        # widget.
         self._lock = threading.Lock()
 
     @property
     def is_recording(self) -> bool:
-        """Whether a recording runs."""
+        """Whether a recording is in progress."""
         return self._recorder is not None
 
     @property
     def text(self) -> str:
-        """The progress of the recording; empty without one."""
+        """A text about the progress of the recording. It is empty if there is no recording."""
         if self._activity or self._recorder is None:
             return self._activity
         return f"recording, {format_count(self._recorder.events, 'event')} in {self._recorder.path.resolve()}"
 
     def toggle(self, folder: str, devices: Sequence[str] | None, paths: Sequence[str] | None) -> None:
-        """Start a recording of these devices and paths in the folder, or end the running one.
+        """Start a recording of these devices and paths in the folder, or end the recording that is in progress.
 
         Raises:
-            ValueError: The folder has no name.
+            ValueError: The name of the folder is empty.
         """
         if self._activity:
             return
@@ -63,14 +66,14 @@ class RecordingModel:
             raise ValueError("the folder has no name; enter one such as recording.parquet")
 
     def tick(self) -> None:
-        """Report a recording that has ended by itself."""
+        """Display the failure of a recording that has ended on its own."""
         if self._recorder is not None and self._recorder.failure is not None:
             self._model.report(_SUBJECT, "Recording", self._recorder.failure)
             self._forget()
             self._model.changed()
 
     def close(self) -> None:
-        """End the recording. When this returns, its files contain all entries of the log."""
+        """End the recording. When this method returns, the files contain all entries of the log."""
         with self._lock:
             self._is_closed = True
         if self._recorder is not None:
@@ -93,7 +96,7 @@ class RecordingModel:
             is_closed = self._is_closed
             if not is_closed:
                 self._recorder = recorder
-        # A closed widget receives no outcomes, so no one else would stop this recording.
+        # A closed widget receives no outcomes, so nothing else would stop this recording.
         if is_closed:
             recorder.stop()
         return recorder

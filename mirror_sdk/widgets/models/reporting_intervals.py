@@ -1,4 +1,7 @@
-"""Stale values, by the reporting intervals of their resources, which are learned from the tables that are read."""
+"""The detection of stale values by the reporting intervals of their resources.
+
+The intervals are determined from the tables that are read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from mirror_sdk.frames.staleness import is_sent, silent_rows
 from mirror_sdk.wire.directory import Device
 
 PAUSES_NEEDED = 3
-"""The minimum number of pauses between reports that define a reporting interval."""
+"""The minimum number of pauses between reports that is needed to determine a reporting interval."""
 
 
 @dataclass(slots=True)
@@ -26,10 +29,10 @@ class _Reports:
 
 
 class ReportingIntervals:
-    """The reporting intervals of a widget's resources. Any thread may use it.
+    """The reporting intervals of a widget's resources. Any thread may use the object.
 
     Args:
-        stale_after_seconds: A resource that is silent for no longer than this is never stale; see
+        stale_after_seconds: The silence in seconds up to which a resource is never stale; see
             :func:`mirror_sdk.frames.staleness.silent_rows`.
 
     Raises:
@@ -44,17 +47,22 @@ class ReportingIntervals:
         self._lock = threading.Lock()
 
     def stale(self, state: pd.DataFrame, devices: Iterable[Device]) -> pd.Series:
-        """Return the rows of a state table with ``raw=True`` that have a stale value, and learn from the table.
+        """Return which rows of a state table have a stale value, and update the intervals from the table.
+
+        The table must have been read with ``raw=True``.
 
         Args:
-            state: The newest state.
-            devices: The directory, for the last contacts.
+            state: The newest state table.
+            devices: The directory, which supplies the last contacts.
         """
         contacts = {device.id: device.last_contact_at for device in devices if device.last_contact_at is not None}
         return silent_rows(state, contacts=contacts, longest_pauses=self._longest_pauses(state), least=self._least)
 
     def _longest_pauses(self, state: pd.DataFrame) -> pd.Series:
-        """Return the longest pause between two reports of each row's resource; ``NaT`` with too few reports."""
+        """Return the longest pause between two reports of the resource of each row.
+
+        It is ``NaT`` if there are too few reports.
+        """
         sent = state[is_sent(state) & state["reported_at"].notna()]
         times = sent["reported_at"].astype("datetime64[ms, UTC]").astype("int64")
         with self._lock:

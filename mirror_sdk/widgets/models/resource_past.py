@@ -13,11 +13,11 @@ import numpy.typing as npt
 from mirror_sdk.widgets.models.past_values import PastValues
 
 MOST_POINTS = 20_000
-"""The maximum number of values of a resource: the newest."""
+"""The maximum number of values of a resource. If there are more, the newest ones are stored."""
 
 
 class Moment(NamedTuple):
-    """A value at a time, in milliseconds since 1970. ``text`` is ``None`` for a number."""
+    """A value at a time in milliseconds since 1970. ``text`` is ``None`` for a number."""
 
     at: int
     number: float
@@ -26,9 +26,9 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateSpan:
-    """A text that a resource had from ``begin`` to ``end``, in milliseconds since 1970.
+    """A string that a resource had from ``begin`` to ``end``.
 
-    If ``end`` is ``None``, the resource still has this text.
+    ``end`` is ``None`` if the resource still has it. Times are in milliseconds since 1970.
     """
 
     begin: int
@@ -37,13 +37,13 @@ class StateSpan:
 
 
 class ResourcePast:
-    """The values of each resource of one device, ordered by time."""
+    """The values of each resource of one device, sorted by time."""
 
     def __init__(self) -> None:
         self._moments: defaultdict[str, list[Moment]] = defaultdict(list)
 
     def set_past(self, past: PastValues) -> None:
-        """Add these values to the present ones."""
+        """Add these values to the existing ones."""
         rows = zip(past.paths, past.at.tolist(), past.numbers.tolist(), past.texts, strict=True)
         found: defaultdict[str, dict[int, Moment]] = defaultdict(dict)
         for path, at, number, text in rows:
@@ -53,7 +53,7 @@ class ResourcePast:
             self._moments[path] = sorted(every.values())[-MOST_POINTS:]
 
     def add(self, path: str, at: int, number: float, text: str | None) -> None:
-        """Add a value, unless there is one at the same time."""
+        """Add a value, unless there already is a value at the same time."""
         moments = self._moments[path]
         index = bisect_left(moments, (at,))
         if index == len(moments) or moments[index].at != at:
@@ -61,7 +61,10 @@ class ResourcePast:
             del moments[:-MOST_POINTS]
 
     def line(self, path: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]] | None:
-        """Return the times and the numbers of a resource; ``None`` if it has strings, or no values."""
+        """Return the times and the numbers of a resource.
+
+        The result is ``None`` if the resource has strings or no values.
+        """
         moments = self._moments.get(path, [])
         if not moments or any(moment.text is not None for moment in moments):
             return None
@@ -69,7 +72,10 @@ class ResourcePast:
         return times, np.array([moment.number for moment in moments], dtype="float64")
 
     def states(self, path: str) -> list[StateSpan]:
-        """Return the strings of a resource, without repetitions; empty if it has numbers or no values."""
+        """Return the strings of a resource without repetitions.
+
+        The list is empty if the resource has numbers or no values.
+        """
         moments = self._moments.get(path, [])
         if not moments or any(moment.text is None for moment in moments):
             return []

@@ -1,4 +1,4 @@
-"""Sparklines: the means of each half hour in the last day."""
+"""Sparklines, which show the mean of each half hour in the last day."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DIGITS = 5
 
 @dataclass(slots=True)
 class _Line:
-    """The sums, counts and last values of a line by bucket, and the time of its newest value."""
+    """The sums, counts and last values of a line in each bucket, and the time of the newest value."""
 
     sums: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS))
     counts: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS))
@@ -28,10 +28,10 @@ class _Line:
 
 
 class Sparklines:
-    """The sparklines of a resource for each device, or of a device for each resource path.
+    """The sparklines of one resource for each device, or of one device for each resource path.
 
     Args:
-        now: The present, in milliseconds since 1970, by the mirror's clock.
+        now: The current time by the mirror's clock, in milliseconds since 1970.
     """
 
     def __init__(self, now: int) -> None:
@@ -39,7 +39,7 @@ class Sparklines:
         self._lines: dict[str, _Line] = {}
 
     def advance(self, now: int) -> None:
-        """Move the day to the present, which drops the oldest half hours."""
+        """Move the end of the day to the current time, which removes the oldest half hours."""
         steps = now // _BUCKET_MS - self._last
         if steps <= 0:
             return
@@ -50,11 +50,11 @@ class Sparklines:
                 cells[-steps:] = 0
 
     def set_past(self, past: PastValues, keys: Sequence[str]) -> None:
-        """Replace the lines by these values. Lines without such values stay.
+        """Replace the lines of these keys by the values. Lines without such values remain unchanged.
 
         Args:
             past: The values.
-            keys: The key of the line of each value.
+            keys: The key of the line for each value.
         """
         earlier, self._lines = self._lines, {}
         is_number = ~np.isnan(past.numbers)
@@ -78,7 +78,10 @@ class Sparklines:
         self._lines = earlier | self._lines
 
     def add(self, key: str, at: int, number: float) -> None:
-        """Add a value, unless it is not newer than the newest value of the line, or is outside the day."""
+        """Add a value.
+
+        It is ignored if it is outside the day, or not newer than the newest value of the line.
+        """
         line = self._lines.setdefault(key, _Line())
         column = at // _BUCKET_MS - self._first
         if at <= line.newest or not 0 <= column < BUCKETS:
@@ -93,15 +96,15 @@ class Sparklines:
         self._lines.pop(key, None)
 
     def line(self, key: str, *, is_state: bool = False) -> Mapping[str, list[float | None]] | None:
-        """Return a line as a cell of a table: half hours since the begin, and numbers.
+        """Return a line as a cell of a table, with half hours since the start, and numbers.
 
         Args:
             key: The key of the line.
-            is_state: Whether each value lasts until the next one, as of a switch. Then the line has steps.
+            is_state: Whether each value lasts until the next one, as for a switch. In this case, the line has steps.
 
         Returns:
-            ``{"at": [...], "values": [...]}``, from the begin to the end of the day; ``None`` for a line without a
-            value.
+            ``{"at": [...], "values": [...]}``, from the start to the end of the day. The result is ``None`` if the line
+            has no values.
         """
         line = self._lines.get(key)
         filled = [] if line is None else np.flatnonzero(line.counts).tolist()
@@ -109,13 +112,13 @@ class Sparklines:
             return None
         if is_state:
             values = line.last[filled].tolist()
-            # Each value until the next one, the last one until now.
+            # Each value is drawn until the next one, and the last one until now.
             at = [half_hour for one, end in pairwise([*filled, BUCKETS - 1]) for half_hour in (one, end)]
             points = list(zip(at, [value for value in values for _ in range(2)], strict=True))
         else:
             means = line.sums[filled] / line.counts[filled]
             points = [(one, float(f"{mean:.{_DIGITS}g}")) for one, mean in zip(filled, means.tolist(), strict=True)]
-        # Points without a value, so that all lines have the same time axis.
+        # These points have no value. They give all lines the same time axis.
         begin = [] if points[0][0] == 0 else [(0, None)]
         end = [] if points[-1][0] == BUCKETS - 1 else [(BUCKETS - 1, None)]
         every: list[tuple[int, float | None]] = [*begin, *points, *end]

@@ -1,4 +1,4 @@
-"""The statuses that widgets show. Each status has the same sign, word and tone everywhere."""
+"""The statuses that widgets display. Each status has the same sign, word and tone everywhere."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from mirror_sdk.frames import DriftKind
 
 
 class Tone(StrEnum):
-    """The meaning of a color; no status is shown by its color alone.
+    """The meaning of a color. No status is displayed by its color alone.
 
-    ``BAD``: it failed. ``WARN``: it needs attention. ``NOTE``: it is in progress. ``GOOD``: it is as expected.
-    ``DIM``: it needs no action.
+    - ``BAD``: it failed.
+    - ``WARN``: it needs attention.
+    - ``NOTE``: it is in progress.
+    - ``GOOD``: it is as expected.
+    - ``DIM``: it needs no action.
     """
 
     BAD = "bad"
@@ -22,7 +25,7 @@ class Tone(StrEnum):
 
 
 class Status(Enum):
-    """A displayed status: sign, word, tone, and meaning."""
+    """A displayed status, with a sign, a word, a tone, and a meaning."""
 
     FAILED = "✗", "Failed", Tone.BAD, "the write failed"
     REJECTED = "⊘", "Rejected", Tone.BAD, "the resource cannot be written, so the write is not sent"
@@ -49,7 +52,7 @@ class Status(Enum):
 
     @property
     def text(self) -> str:
-        """The sign and the word."""
+        """The sign and the word of the status."""
         return f"{self.sign} {self.word}"
 
 

@@ -1,4 +1,4 @@
-"""The time interval of a plot: it follows the newest events or is fixed."""
+"""The time interval of a plot, which is fixed or follows the newest events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Interval(NamedTuple):
     end: datetime
 
     def zoomed(self, factor: float) -> Interval:
-        """Return an interval that is ``factor`` times as long, with the same middle."""
+        """Return an interval with the same middle and ``factor`` times the length."""
         half = min(max(self.length * factor, SHORTEST), LONGEST) / 2
         middle = self.begin + self.length / 2
         return Interval(middle - half, middle + half)
 
     def shifted(self, lengths: float) -> Interval:
-        """Return the interval shifted by this many times its length."""
+        """Return the interval shifted by ``lengths`` times its length."""
         return Interval(self.begin + self.length * lengths, self.end + self.length * lengths)
 
     @property
@@ -38,11 +38,11 @@ def plotted_instant(seconds: float) -> datetime:
 
 
 class TimeWindow:
-    """The displayed interval.
+    """The time interval that a plot displays.
 
     Attributes:
-        length: The length of the window while it follows the newest events. ``None`` for all events.
-        staying: The fixed interval; ``None`` while it follows.
+        length: The length of the interval while it follows the newest events; ``None`` for all events.
+        staying: The fixed interval; ``None`` while the interval follows the newest events.
     """
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ class TimeWindow:
         self.staying: Interval | None = None
 
     def follow(self, length: timedelta | None) -> None:
-        """Follow the newest events with this length; ``None`` for all events."""
+        """Follow the newest events with an interval of this length. ``None`` displays all events."""
         self.length, self.staying = length, None
 
     def of(self, there: Interval) -> Interval:
-        """Return the displayed interval, from the interval that has events."""
+        """Return the displayed interval, based on the interval in which there are events."""
         if self.staying is not None:
             return self.staying
         there = Interval(*(min(max(at, EARLIEST), LATEST) for at in there))

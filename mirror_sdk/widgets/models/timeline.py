@@ -19,11 +19,17 @@ MAX_MARKERS = 200
 _STATES = frozenset({ValueKind.BOOLEAN, ValueKind.TEXT, ValueKind.OBJLINK})
 _NUMBERS = frozenset({int, float})
 LARGEST_PLOTTED = 1e100
-"""Near the largest float, the range of an axis of matplotlib overflows."""
+"""The largest number that is plotted.
+
+Near the largest float, the axis range of matplotlib overflows.
+"""
 
 
 class ColoredSpan(NamedTuple):
-    """A state from ``begin`` to ``end``; ``end`` is ``None`` while it lasts. ``color`` is ``None`` for false."""
+    """A state from ``begin`` to ``end``.
+
+    ``end`` is ``None`` while the state lasts. ``color`` is ``None`` for the value false.
+    """
 
     begin: datetime
     end: datetime | None
@@ -33,7 +39,7 @@ class ColoredSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """The states of a resource, ordered by time: of a boolean or of a text."""
+    """The states of a resource, sorted by time. The value of a state is a boolean or a string."""
 
     key: SeriesKey
     name: str
@@ -41,7 +47,7 @@ class StateRow:
 
 
 class Shade(NamedTuple):
-    """An interval without data: a loss (``gap``), or the absence of a device (``offline``)."""
+    """An interval without data, which is a loss (``gap``) or the absence of a device (``offline``)."""
 
     kind: str
     begin: datetime
@@ -50,7 +56,7 @@ class Shade(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """A write, and its outcome."""
+    """A write and its outcome."""
 
     at: datetime
     text: str
@@ -59,7 +65,10 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompletedWrite:
-    """A completed write of the service's history; ``category`` says why it failed, and is empty if it did not."""
+    """A completed write in the history of the service.
+
+    ``category`` is the reason of a failure, and empty for a successful write.
+    """
 
     device_id: str
     path: str
@@ -70,7 +79,7 @@ class CompletedWrite:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A level for the lines of some paths, such as ``/3303/*``."""
+    """A level that is drawn for the lines of some paths, such as ``/3303/*``."""
 
     pattern: str
     level: float
@@ -81,17 +90,20 @@ class Threshold:
 
 
 def time_of(event: Event) -> datetime:
-    """Return when the event happened."""
+    """Return the time at which the event happened."""
     return event.changed_at or event.received_at
 
 
 def is_state(event: Event) -> bool:
-    """Return whether the value of an observation is a state: a boolean or a text."""
+    """Return whether the value of an observation is a state, which means a boolean or a string."""
     return event.kind is EventKind.OBSERVATION and event.value is not None and event.value.kind in _STATES
 
 
 def number_of(event: Event) -> float | None:
-    """Return the number of an observation. ``None`` if it has no number that can be plotted."""
+    """Return the number of an observation.
+
+    The result is ``None`` if the observation has no number that can be plotted.
+    """
     value = event.value
     if event.kind is not EventKind.OBSERVATION or value is None:
         return None

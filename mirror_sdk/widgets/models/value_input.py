@@ -1,4 +1,4 @@
-"""The resource to write, and the value for it."""
+"""The resource to write, and the input for its value."""
 
 from __future__ import annotations
 
@@ -20,24 +20,28 @@ from mirror_sdk.wire.device_object import DesiredStatus
 from mirror_sdk.wire.paths import parse_path
 
 RELOAD_SECONDS = 10.0
-"""Reload regularly, since no event reports the writes of others."""
+"""The interval of regular reads, in seconds.
+
+They are needed because no event reports the writes of other applications.
+"""
 RELOAD_AFTER_EVENT_SECONDS = 0.5
 
 
 class ValueInput:
-    """A resource, and the user input for its value.
+    """A resource, and the input of the user for its value.
 
     Args:
-        model: The model it belongs to.
-        path: The initial resource; empty for none.
+        model: The model to which the input belongs.
+        path: The path of the initial resource; empty for no resource.
 
     Raises:
         TypeError: ``path`` is not a string.
 
     Attributes:
-        path: The resource; empty for none.
+        path: The path of the resource; empty for no resource.
         form: The input form for a value of the resource.
-        entry: The input. Once set, only :meth:`enter` and another resource change it.
+        entry: The content of the input. After the user changed it, only :meth:`enter` and the choice of another
+            resource replace it.
     """
 
     def __init__(self, model: Model, path: str) -> None:
@@ -52,10 +56,10 @@ class ValueInput:
         self._read = PeriodicRead(model, "resources", RELOAD_SECONDS)
 
     def offer_resources_of(self, device_id: str | None, name: str) -> None:
-        """Offer the resources of this device, or none for ``None``."""
+        """Offer the resources of this device. If the device id is ``None``, offer no resources."""
         if device_id != self._device_id:
             self._device_id, self._name, self._device = device_id, name, None
-            # Without a device, load() does not replace the read of the earlier one.
+            # Without a device, load() does not replace the read of the earlier device.
             self._read.cancel()
             self.load()
 
@@ -67,12 +71,12 @@ class ValueInput:
             self._read.start(action, lambda: self._model.client.get_device(device_id), self._accept)
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Schedule a read of the device if one of its values changed."""
+        """Schedule a read of the device if one of its values has changed."""
         if any(event.device_id == self._device_id and event.path for event in events):
             self._read.within(RELOAD_AFTER_EVENT_SECONDS)
 
     def tick(self) -> None:
-        """Read the device again if that is due."""
+        """Read the device again if a read is due."""
         if self._read.is_due:
             self.load()
 
@@ -93,7 +97,7 @@ class ValueInput:
         return f"reading the resources of {self._name} …" if self._device_id else "pick a device to see its resources"
 
     def choose_path(self, path: str) -> None:
-        """Choose this resource. The entry becomes its current value, if known.
+        """Choose this resource. The input is set to the current value of the resource, if it is known.
 
         Args:
             path: The path, optionally followed by its name as in the list.
@@ -106,7 +110,7 @@ class ValueInput:
             self._model.changed()
 
     def enter(self, entry: Entry) -> None:
-        """Set the current input."""
+        """Set the content of the input."""
         if (entry, type(entry)) != (self.entry, type(self.entry)):
             self.entry, self._is_untouched = entry, False
             self._model.changed()
@@ -115,13 +119,13 @@ class ValueInput:
         """Return the value that was entered.
 
         Raises:
-            InvalidValue: The entry is not a value of the resource.
+            InvalidValue: The input is not a valid value of the resource.
         """
         return read_entry(self.entry, self.path)
 
     @property
     def path_problem(self) -> str:
-        """The problem with the path; empty if it is valid."""
+        """The problem with the path. It is empty if the path is valid."""
         try:
             if self.path and parse_path(self.path).resource_id is None:
                 return f"{self.path} is not a resource path; enter object, instance and resource, such as /3311/0/5851"
@@ -133,7 +137,7 @@ class ValueInput:
 
     @property
     def value_problem(self) -> str:
-        """The problem with the value; empty if it is valid, or if no resource is chosen."""
+        """The problem with the value. It is empty if the value is valid, or if no resource is chosen."""
         if not self.path or self.path_problem:
             return ""
         try:
@@ -144,12 +148,12 @@ class ValueInput:
 
     @property
     def problem(self) -> str:
-        """The problem with the input. An empty value is not a problem yet."""
+        """The problem with the input. An empty value does not count as a problem yet."""
         return self.path_problem or (self.value_problem if self.entry else "")
 
     @property
     def text(self) -> str:
-        """The valid input, and the value of the device, in words."""
+        """A text with the valid input and the value of the device."""
         if self._device is not None and self._resource is None and self.path:
             return f"{self._name} has no resource {self.path}; a preview shows which devices have it. {self.form.hint}"
         return " · ".join(filter(None, (self.form.hint, self._device_text)))
@@ -160,7 +164,7 @@ class ValueInput:
 
     @property
     def _device_text(self) -> str:
-        """The last report of the device, and a value that it accepted after that report."""
+        """A text with the last report of the device, and a value that the device accepted after that report."""
         resource = self._resource
         if resource is None:
             return ""
@@ -179,7 +183,7 @@ class ValueInput:
         self._apply_device()
 
     def _apply_device(self) -> None:
-        """Set the form, and the entry unless the user changed it, from the device."""
+        """Set the form from the device. The content of the input is also set, unless the user has changed it."""
         resource = self._resource
         self.form = form_of(self.path, resource.unit if resource else "")
         if self._is_untouched and resource is not None and resource.reported is not None:
@@ -187,7 +191,7 @@ class ValueInput:
 
 
 def path_text(path: str) -> str:
-    """Return a path with its name in the object definitions."""
+    """Return a path together with its name in the object definitions."""
     definition = lookup(path)
     return f"{path} · {definition.label}" if definition else path
 

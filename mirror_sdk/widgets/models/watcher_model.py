@@ -1,4 +1,7 @@
-"""The model of the event watcher: the newest events, their rate, losses, and display."""
+"""The model of the event watcher.
+
+It contains the newest events, their rate, the losses, and the display.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ MAX_EVENTS = 10_000
 MAX_ROWS = 500
 SERIES_PLOTTED = 8
 SERIES_CHOSEN = 20
-"""At most so many are plotted: by default, and if the user chooses them."""
+"""The number of series that are plotted by default, and the maximum number that the user can choose."""
 SERIES_LISTED = 500
 WRITES_READ_SECONDS = 10.0
 FOLLOWED_BY_DEFAULT = timedelta(hours=1)
@@ -57,21 +60,23 @@ RATE_SECONDS = 10
 
 
 class WatcherModel(Model):
-    """The newest events of chosen resources: events from before the start, and new events.
+    """The newest events of the chosen resources, both earlier and live ones.
 
-    While it is paused, the display does not change, and events are still collected.
+    While the model is paused, the display does not change, but events are still collected.
 
     Args:
-        client: The mirror. It provides the names of devices, the log, and units.
-        devices: Names or ids of devices; ``None`` selects all.
-        paths: Path patterns (``/3303/*``); ``None`` selects every event, not only observations.
-        run: Makes the client calls.
-        recording: A recording whose events are shown before those of the log.
-        await_live: Returns when live events are received. The log is read after that, so that no event is missed.
-        max_events: The maximum number of stored events, of the recording and of the log each.
-        thresholds: Levels for the lines of paths or path patterns: one, or several in a list.
-        now: Returns the time up to which the plot follows; by default it follows the newest events.
-        clock: Returns seconds; used for the rate.
+        client: The client of the mirror. It provides the names of devices, the log, and units.
+        devices: The names or ids of devices. ``None`` selects all devices.
+        paths: Path patterns such as ``/3303/*``. ``None`` selects every event, including events that are not
+            observations.
+        run: The function that makes the client calls.
+        recording: A recording whose events are displayed before the events of the log.
+        await_live: A function that returns when live events are being received. The log is read after that, so that no
+            event is missed.
+        max_events: The maximum number of stored events of the recording, and also of the log.
+        thresholds: The levels for the lines of paths or path patterns. A value is a single level or a list of levels.
+        now: A function that returns the time at which the plot ends. By default, the plot ends at the newest events.
+        clock: A function that returns the time in seconds. It is used for the rate.
 
     Raises:
         TypeError: A single string was passed instead of a list.
@@ -80,14 +85,14 @@ class WatcherModel(Model):
     Attributes:
         recording: The recording of the chosen events.
         window: The time interval of the plot.
-        plotted: The series chosen for the plot. If none is chosen, the first series are plotted.
-        thresholds: The levels.
-        selected: The highlighted series, if any.
-        total: The number of all events, including earlier events.
+        plotted: The series chosen for the plot. If empty, the first ones are plotted.
+        thresholds: The levels to draw.
+        selected: The highlighted series, if there is one.
+        total: The number of events, including earlier ones.
         before: The number of earlier events.
         gaps: The number of losses that the service reported.
-        lost: The number of lost events, as far as known.
-        overrun: The number of events that arrived too fast to be processed and were dropped.
+        lost: The number of lost events, as far as it is known.
+        overrun: The number of events that were dropped because they arrived too fast to be processed.
     """
 
     def __init__(
@@ -147,7 +152,7 @@ class WatcherModel(Model):
     # Selection
 
     def choose(self, devices: Collection[str], paths: Collection[str]) -> None:
-        """Show and store the events of these devices and paths. An empty collection selects all.
+        """Display and store the events of these devices and paths. An empty collection selects all.
 
         Raises:
             TypeError: A single string was passed instead of a list.
@@ -155,7 +160,7 @@ class WatcherModel(Model):
         """
         for pattern in () if isinstance(paths, str) else paths:
             check_pattern(pattern)
-        # Made here only to reject invalid arguments before anything changes.
+        # This object is created only to reject invalid arguments before anything changes.
         event_filter(paths, devices)
         self.devices, self.paths = tuple(devices), tuple(paths)
         self._apply_choice()
@@ -173,7 +178,7 @@ class WatcherModel(Model):
         )
 
     def load_earlier(self) -> None:
-        """Read the earlier events of the recording or the service's history, and of the log."""
+        """Read the earlier events from the recording or the history of the service, and from the log."""
         is_selected, limit = self._is_selected, self._events.maxlen or MAX_EVENTS
         devices, paths, length = self.devices, self.paths, self._history_read
 
@@ -188,11 +193,11 @@ class WatcherModel(Model):
     # Events
 
     def receive(self, events: Iterable[Event]) -> None:
-        """Store the selected events."""
+        """Store those events that are selected."""
         arrived = list(events)
         self._learn_names(arrived)
         self._units.learn(arrived)
-        # Live events begin before the log is read, so some events come from both.
+        # Live events start before the log is read, so some events come from both.
         selected_events = [
             event for event in arrived if self._is_selected(event) and _identity(event) not in self._read_identities
         ]
@@ -208,7 +213,7 @@ class WatcherModel(Model):
         self._units.request(selected_events)
 
     def note_overrun(self, count: int) -> None:
-        """Count dropped events. Their gap breaks the lines and is a row of the table."""
+        """Count dropped events. Their gap interrupts the lines, and it is a row of the table."""
         self.overrun += count
         self._store([Event(kind=EventKind.GAP, received_at=utc_now())])
 
@@ -223,7 +228,7 @@ class WatcherModel(Model):
             self._read_writes(self._history_until)
 
     def close(self) -> None:
-        """End a running recording."""
+        """End a recording that is in progress."""
         self.recording.close()
 
     # User input
@@ -240,13 +245,13 @@ class WatcherModel(Model):
             self.changed()
 
     def resume(self) -> None:
-        """Show the newest events again."""
+        """Display the newest events again."""
         self._frozen = None
         self.changed()
 
     def clear(self) -> None:
         """Delete all events and counts."""
-        # A read of the log that is in progress must not bring cleared events back.
+        # A read of the log that is in progress must not bring back events that were cleared.
         self._cleared_seq = max((event.seq or 0 for event in self._events), default=self._cleared_seq)
         self._is_cleared = True
         self._events.clear()
@@ -260,33 +265,42 @@ class WatcherModel(Model):
         self.changed()
 
     def plot(self, keys: Iterable[SeriesKey]) -> None:
-        """Plot these series. If there are too many, plot the last of them; if there are none, plot the first series."""
+        """Plot these series.
+
+        If there are too many, the last ones are plotted. If there are none, the first series are plotted.
+        """
         self.plotted = tuple(keys)[-SERIES_CHOSEN:]
         self.selected = None
         self.changed()
 
     def plot_texts(self, texts: Collection[str]) -> None:
-        """Plot the series with these names, see :func:`series_text`. Series that are already plotted come first."""
+        """Plot the series with these names; see :func:`series_text`.
+
+        Series that are already plotted come first.
+        """
         chosen = [key for key in self._newest if series_text(key) in set(texts)]
         drawn = [key for key in self.drawn if key in chosen]
         self.plot([*drawn, *(key for key in chosen if key not in drawn)])
 
     def select(self, key: SeriesKey | None) -> None:
-        """Highlight a series, and plot it if it was not plotted. ``None`` ends the highlighting."""
+        """Highlight a series, and plot it if it was not plotted.
+
+        ``None`` removes the highlighting.
+        """
         if key is not None and key not in self.drawn:
             self.plot([*self.drawn[-SERIES_CHOSEN + 1 :], key])
         self.selected = key
         self.changed()
 
     def select_row(self, row_key: str) -> None:
-        """Highlight the series of a row of the table, if it can be plotted."""
+        """Highlight the series of a row in the table, if the series can be plotted."""
         row = next((row for row in self._rows.values() if row["key"] == row_key), None)
         if row is not None:
             key = SeriesKey(row["device_id"], row["path"])
             self.select(key if key in self._newest else None)
 
     def follow(self, length: timedelta | None) -> None:
-        """Plot the newest events in an interval of this length; ``None`` for all events."""
+        """Plot the newest events in an interval of this length. ``None`` plots all events."""
         self._is_window_chosen = True
         self.window.follow(length)
         if length is not None:
@@ -294,7 +308,7 @@ class WatcherModel(Model):
         self.changed()
 
     def stay(self, interval: Interval | None) -> None:
-        """Fix the interval of the plot; ``None`` to follow the newest events again."""
+        """Fix the interval of the plot. With ``None``, the plot follows the newest events again."""
         self._is_window_chosen = True
         self.window.staying = interval
         if interval is not None and self._now is not None:
@@ -310,9 +324,11 @@ class WatcherModel(Model):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of the table, newest first: a bounded number, or all stored events while it is paused.
+        """The rows of the table, with the newest first.
 
-        Each has ``key``, ``number`` (of the event, from 1), ``changed_at`` and ``received_at`` (aware, or
+        Their number is limited, except while the display is paused, when all stored events are included.
+
+        Each row has ``key``, ``number`` (of the event, from 1), ``changed_at`` and ``received_at`` (aware datetimes or
         ``None``), ``event``, ``device``, ``resource``, ``path``, ``value`` and ``device_id``.
         """
         newest = self._displayed_total
@@ -325,7 +341,10 @@ class WatcherModel(Model):
 
     @property
     def series_rows(self) -> list[Row]:
-        """The series that can be plotted: ``key``, ``name``, ``unit``, ``number`` and ``value`` (the newest)."""
+        """The rows of the series that can be plotted.
+
+        Each row has ``key``, ``name``, ``unit``, ``number`` and ``value`` (the newest one).
+        """
         names = self._series_names
         rows: list[Row] = []
         for key, event in self._newest.items():
@@ -345,9 +364,9 @@ class WatcherModel(Model):
 
     @property
     def drawn(self) -> tuple[SeriesKey, ...]:
-        """The series of the plot: the chosen series, or the first series of numbers and states.
+        """The series of the plot: the chosen ones, or else the first series with numbers or states.
 
-        Strings that never change, such as a serial number, are only plotted if they are chosen.
+        Strings that never change, such as a serial number, are plotted only if the user chooses them.
         """
         if self.plotted:
             return self.plotted
@@ -357,16 +376,16 @@ class WatcherModel(Model):
 
     @property
     def series(self) -> Sequence[Series]:
-        """The lines of the plot, of numbers, ordered by time.
+        """The lines of the plot, for series of numbers, sorted by time.
 
-        A line has a break after a loss in the log, after its device left, and after a silence of more than ten times
-        its usual interval.
+        A line is interrupted after a loss in the log, after its device left, and after a silence of more than ten times
+        the usual interval.
         """
         return self.chart.lines
 
     @property
     def chart(self) -> ChartParts:
-        """The lines, the states, the losses and absences, and the writes of the plot."""
+        """The parts of the plot: the lines, the states, the losses and absences, and the writes."""
         drawn = self.drawn
         states = {key for key in drawn if key in self._newest and is_state(self._newest[key])}
         choice = drawn, states, self._frozen is None, self._rebuilds
@@ -388,7 +407,7 @@ class WatcherModel(Model):
         return self._chart.parts(names, units, self._display_names, list(self._writes.values()))
 
     def color_of(self, key: SeriesKey) -> int:
-        """Return the number of the color of a series, which it keeps while it is plotted."""
+        """Return the number of the color of a series. The color stays the same while the series is plotted."""
         drawn = set(self.drawn)
         self._colors = {one: color for one, color in self._colors.items() if one in drawn}
         if key not in self._colors:
@@ -397,7 +416,7 @@ class WatcherModel(Model):
         return self._colors[key]
 
     def interval_of(self, chart: ChartParts) -> Interval | None:
-        """Return the displayed interval; ``None`` if there is nothing to plot."""
+        """Return the displayed interval, or ``None`` if there is nothing to plot."""
         at = [line.at[index] for line in chart.lines for index in (0, -1) if len(line.at)]
         ends = [plotted_instant(one / 1000) for one in at]
         spans = [span for row in chart.states for span in (*row.spans[:1], *row.spans[-1:])]
@@ -407,7 +426,10 @@ class WatcherModel(Model):
         return self.window.of(Interval(min(ends), self._followed(max(ends))))
 
     def _followed(self, newest: datetime) -> datetime:
-        """Return the end of a window that follows: now, or the newest event if that is older than the window."""
+        """Return the end of a window that follows.
+
+        It is the current time, or the time of the newest event if that event is older than the window.
+        """
         length = self.window.length
         if self._now is None or self.is_paused or length is None:
             return newest
@@ -416,14 +438,14 @@ class WatcherModel(Model):
 
     @property
     def rate(self) -> float:
-        """Events per second, over the last ten seconds."""
+        """The number of events per second, over the last ten seconds."""
         now = int(self.clock())
         recent = sum(count for second, count in self._arrivals if second > now - RATE_SECONDS)
         return recent / min(RATE_SECONDS, now - self._first_arrival + 1)
 
     @property
     def counts_text(self) -> str:
-        """The rate and the counts in words, always including losses."""
+        """A text with the rate and the counts, which always includes losses."""
         before = f", {self.before:,} of them from before" if self.before else ""
         lost = f"{'' if self._lost_is_known else 'at least '}{self.lost:,} lost"
         phrases = [
@@ -446,31 +468,34 @@ class WatcherModel(Model):
 
     @property
     def is_reading(self) -> bool:
-        """Whether earlier events are being read."""
+        """Whether a read of earlier events is in progress."""
         return self._directory.is_running or self._earlier.is_running
 
     @property
     def empty_text(self) -> str:
-        """A hint if no event is displayed; empty if some are."""
+        """A hint that is displayed if there are no events. It is empty if there are events."""
         if any(map(self._is_selected, self._displayed)):
             return ""
         return "No event yet. Only subscribed resources send observations: subscribe some in the Explorer."
 
     @property
     def names(self) -> list[str]:
-        """The known endpoint names, in order."""
+        """The known endpoint names, sorted."""
         return sorted(set(self._names.values()))
 
     # Stored events
 
     @property
     def events(self) -> Sequence[Event]:
-        """The stored events of the current choice, oldest first, including those during a pause."""
+        """The stored events of the current choice, with the oldest first.
+
+        They include events that arrived during a pause.
+        """
         return tuple(filter(self._is_selected, self._all()))
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The stored events as an events table, with the units that devices name."""
+        """The stored events as an events table, with the units that devices reported."""
         events = (replace(event, unit=self._units.unit_of(event) or None) for event in self.events)
         return events_frame(events, server=self.client.base_url)
 
@@ -478,11 +503,11 @@ class WatcherModel(Model):
         """Write the stored events to a Parquet file, which ``mirror_sdk.frames.read_parquet`` reads.
 
         Args:
-            path: The file.
-            overwrite: Whether to replace an existing file, atomically.
+            path: The path of the file.
+            overwrite: Whether to replace an existing file. The replacement is atomic.
 
         Returns:
-            The file.
+            The path of the file.
 
         Raises:
             FileExistsError: The file exists.
@@ -494,7 +519,7 @@ class WatcherModel(Model):
         file = Path(path)
         if file.exists() and not overwrite:
             raise FileExistsError(f"{file} exists; choose another name, or overwrite it")
-        # In the folder of the file: only a rename within one disk is atomic.
+        # The temporary file is in the folder of the file, because a rename is atomic only within one file system.
         with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
             written = Path(folder) / file.name
             self.frame.to_parquet(written)
@@ -505,10 +530,10 @@ class WatcherModel(Model):
         return file
 
     def file_content(self, kind: str) -> bytes:
-        """Return the stored events as a file: ``csv`` or ``parquet``.
+        """Return the stored events as the content of a ``csv`` or ``parquet`` file.
 
         Raises:
-            ValueError: There is no such kind of file.
+            ValueError: This kind of file is not supported.
         """
         if kind not in {"csv", "parquet"}:
             raise ValueError(f"kind must be csv or parquet, got {kind!r}")
@@ -521,10 +546,10 @@ class WatcherModel(Model):
             return file.read_bytes()
 
     def record(self, folder: str) -> None:
-        """Start a recording of the current choice in this folder, or end the running one.
+        """Start a recording of the current choice in this folder, or end the recording that is in progress.
 
         Raises:
-            ValueError: The folder has no name.
+            ValueError: The name of the folder is empty.
         """
         ids = {name: device_id for device_id, name in self._names.items()}
         devices = [ids.get(device, device) for device in self.devices]
@@ -588,7 +613,7 @@ class WatcherModel(Model):
         self.load_earlier()
 
     def _learn_names(self, events: Iterable[Event]) -> None:
-        """Store the names of devices that register, one of which may have been chosen."""
+        """Store the names of devices that register. The user may have chosen a device by such a name."""
         names = {event.device_id: event.endpoint_name for event in events if event.device_id and event.endpoint_name}
         if not names.items() <= self._names.items():
             self._names |= names
@@ -600,9 +625,9 @@ class WatcherModel(Model):
         self._apply_choice()
 
     def _accept_earlier(self, earlier: EarlierEvents) -> None:
-        """Insert the earlier events before the live ones. Events that are already here do not change."""
+        """Insert the earlier events before the live ones. Events that are already stored do not change."""
         existing = {_identity(event) for event in self._events}
-        # Of an event that came from both, the live one stays: it has the time of its receipt.
+        # If an event came from both, the live one is kept, because it has the time of its receipt.
         logged = [e for e in earlier.logged if _identity(e) not in existing and (e.seq or 0) > self._cleared_seq]
         merged = sorted(chain(_with_seq(logged), _with_seq(self._events)), key=itemgetter(0))
         self._events = deque(map(itemgetter(1), merged), self._events.maxlen)
@@ -624,7 +649,7 @@ class WatcherModel(Model):
         self._units.request(self.events)
 
     def _choose_window(self) -> None:
-        """Follow the last hour, unless the user has chosen a window or the widget shows a recording."""
+        """Follow the last hour, unless the user has chosen a window or the widget displays a recording."""
         if not self._is_window_chosen and self._now is not None and self._opened_with is None:
             self.window.follow(FOLLOWED_BY_DEFAULT)
 
@@ -676,17 +701,17 @@ class WatcherModel(Model):
 
 
 def series_text(key: SeriesKey) -> str:
-    """Return a text that is unique for each series, since a device id contains no space."""
+    """Return a text that is unique for each series, because a device id contains no space."""
     return f"{key.device_id} {key.path}"
 
 
 def _identity(event: Event) -> Hashable:
-    """Return the identity of an entry of the log, which is the same on each read."""
+    """Return the identity of an entry of the log, which is the same on every read."""
     return event.uid or (event.kind, event.first_seq, event.seq, event.device_id, event.path)
 
 
 def _with_seq(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """Return each event with its number in the log, or the number of the event before it."""
+    """Yield each event with its number in the log, or else with the number of the event before it."""
     seq = 0
     for event in events:
         seq = seq if event.seq is None else event.seq

@@ -1,4 +1,4 @@
-"""Input forms for values by the declaration of their resources, and the conversion of input to values."""
+"""Input forms for values, based on the declaration of their resources, and the conversion of input to values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from mirror_sdk.values.text_input import BYTES_EXAMPLE, LINK_EXAMPLE, TIME_EXAMP
 from mirror_sdk.wire.object_definitions import display_unit
 
 Entry: TypeAlias = bool | str | bytes
-"""The content of an input: text as typed, for any type of resource, a checkbox, or the bytes of a file."""
+"""The content of an input: a string as the user typed it, the state of a checkbox, or the bytes of a file.
+
+A string is possible for any type of resource.
+"""
 
 LONGEST_SLIDER = 10_000
 
@@ -47,10 +50,10 @@ class InputForm:
 
     Attributes:
         type: The type of the value.
-        unit: The unit of a number; empty if unknown.
-        range: The lowest and the highest number of a slider; ``None`` for no slider.
-        hint: The valid input, in words.
-        placeholder: An example.
+        unit: The unit of a number. It is empty if the unit is unknown.
+        range: The lowest and the highest number of a slider; ``None`` if the form has no slider.
+        hint: A text that describes valid input.
+        placeholder: An example of valid input.
         initial: The initial content of the input.
     """
 
@@ -63,11 +66,11 @@ class InputForm:
 
 
 def form_of(path: str, unit: str = "") -> InputForm:
-    """Return the input form for this path; without a declaration, for a text.
+    """Return the input form for this path. If the resource has no declaration, the form is for a string.
 
     Args:
-        path: The resource path, which may be invalid.
-        unit: The unit that the device names, if any.
+        path: The path of the resource, which may be invalid.
+        unit: The unit that the device reported, if there is one.
     """
     definition = lookup(path)
     if definition is None:
@@ -75,7 +78,7 @@ def form_of(path: str, unit: str = "") -> InputForm:
         return InputForm(ResourceType.STRING, hint=hint)
     type_, declared = definition.type, definition.range
     is_integer = type_ in {ResourceType.INTEGER, ResourceType.UNSIGNED}
-    # On a longer slider a step would not be visible.
+    # On a longer slider, a single step would not be visible.
     has_slider = is_integer and declared is not None and declared[1] - declared[0] <= LONGEST_SLIDER
     limits = f" from {declared[0]:g} to {declared[1]:g}" if declared else ""
     return InputForm(
@@ -89,13 +92,13 @@ def form_of(path: str, unit: str = "") -> InputForm:
 
 
 def read_entry(entry: Entry, path: str) -> PythonValue:
-    """Return the value that was entered, checked against the declaration.
+    """Return the value that the user entered, after checking it against the declaration.
 
     Raises:
-        InvalidValue: The entry is not a value of this resource; the message describes valid ones.
+        InvalidValue: The entry is not a valid value of this resource. The message describes valid values.
     """
     value = parse_value(entry, path) if isinstance(entry, str) else entry
-    # The plan checks for each device whether it is writable.
+    # For each device, the plan checks whether the resource is writable.
     encode(value, path, allow_read_only=True)
     return value
 

@@ -1,4 +1,7 @@
-"""The model of the write panel: devices, a resource and a value; the plan for it, its progress, and its undo."""
+"""The model of the write panel.
+
+It contains the devices, a resource and a value, and the plan with its progress and undo.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ _NOT_COUNTED = {Status.SKIPPED, Status.REJECTED, Status.ASLEEP}
 
 
 class Stage(StrEnum):
-    """The stage of the panel: input, reading for a preview, preview, writing, end."""
+    """The stage of the panel: input, reading for a preview, preview, writing, or end."""
 
     INPUT = "input"
     CHECKING = "checking"
@@ -53,7 +56,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """The limits of ``Plan.apply``."""
+    """The limits that are passed to ``Plan.apply``."""
 
     expiry_seconds: int | None = None
     canary: int = DEFAULT_CANARY
@@ -62,7 +65,7 @@ class WriteLimits:
 
     @property
     def text(self) -> str:
-        """The limits in a few words."""
+        """The limits as a short text."""
         canary = f"canary {self.canary:,}" if self.canary else "no canary"
         failures = "no limit of failures"
         if self.max_failures is not None:
@@ -71,7 +74,7 @@ class WriteLimits:
 
     @property
     def meaning(self) -> str:
-        """The limits in sentences."""
+        """The limits as complete sentences."""
         sentences = ["All devices are written to at once."]
         if self.canary:
             one = "this write succeeds" if self.canary == 1 else "all of these succeed"
@@ -87,12 +90,14 @@ class WriteLimits:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Writes that failed, or are not sent, for the same reason. The strings may come from devices.
+    """A group of writes that failed or are not sent for the same reason.
+
+    The strings may come from devices.
 
     Attributes:
         status: The status of these writes.
-        reason: The complete reason.
-        devices: The names of their devices.
+        reason: The full reason.
+        devices: The names of the devices of these writes.
     """
 
     status: Status
@@ -101,31 +106,32 @@ class Problem:
 
 
 class WriteModel(Model):
-    """A value for a resource of chosen devices, which is previewed, written, and optionally undone.
+    """A value for a resource of the chosen devices. The user previews it, writes it, and can undo it.
 
-    Picking devices and previews only read the mirror; :meth:`apply` sends the writes.
+    Picking devices and making previews only reads from the mirror. :meth:`apply` sends the writes.
 
     Args:
-        client: The mirror.
-        devices: The devices to pick from, all initially picked: ids, names, devices, or a table with a column or an
-            index ``device_id``. By default all devices of the directory, none of them picked.
-        run: Makes the client calls.
-        path: The initial resource.
+        client: The client of the mirror.
+        devices: The devices to pick from, which are all picked initially. They are ids, names, devices, or a table with
+            a column or an index ``device_id``. By default, these are all devices of the directory, and none of them is
+            picked.
+        run: The function that makes the client calls.
+        path: The path of the initial resource.
         limits: The limits of the writes.
-        clock: Returns seconds; used to schedule reads.
+        clock: A function that returns the time in seconds. It is used to schedule reads.
 
     Raises:
-        InvalidValue: A limit is too small, or a table does not name devices.
+        InvalidValue: A limit is too small, or a table does not contain devices.
         TypeError: An item of ``devices`` is not a device.
 
     Attributes:
-        devices: The picked devices.
-        value: The resource, and the value for it.
+        devices: The picker of the devices to write.
+        value: The resource, and the input for its value.
         limits: The limits of the writes.
         stage: The current stage.
         plan: The plan of the newest preview.
-        is_undo: Whether that plan undoes another one.
-        status: The status of the displayed writes; ``None`` for all.
+        is_undo: Whether the plan undoes another plan.
+        status: The status of the displayed writes; ``None`` for all writes.
     """
 
     def __init__(
@@ -162,7 +168,7 @@ class WriteModel(Model):
 
     @property
     def missing(self) -> str:
-        """The input that a preview still needs; empty if it is complete."""
+        """The input that is still needed for a preview. It is empty if the input is complete."""
         if not self.devices.picked:
             return "pick at least one device"
         if not self.value.path:
@@ -172,7 +178,7 @@ class WriteModel(Model):
     # Preview, write, undo
 
     def preview(self) -> None:
-        """Make a preview of the changes. This only reads."""
+        """Make a preview of the changes. Nothing is written."""
         if self.missing:
             self.report("preview", "No preview yet", InvalidValue(self.missing))
             return
@@ -181,7 +187,7 @@ class WriteModel(Model):
         self._preview("The preview", lambda: self.client.plan(writes), is_undo=False)
 
     def preview_undo(self) -> None:
-        """Make a preview of the undo of the last writes. This only reads."""
+        """Make a preview of the undo of the last writes. Nothing is written."""
         if self._applied is None or not self.can_undo:
             self.report("preview", "Undo", InvalidValue("no write can be undone"))
             return
@@ -195,7 +201,7 @@ class WriteModel(Model):
             return
         self.stage = Stage.WRITING
         self.notices.clear("apply")
-        # Before anything is sent, since an apply() that fails may have sent writes to undo.
+        # This is set before anything is sent, because an apply() that fails may have sent writes that must be undone.
         self._applied, self.status = plan, None
         self._is_stopping = False
         self.changed()
@@ -212,7 +218,7 @@ class WriteModel(Model):
         )
 
     def stop(self) -> None:
-        """Send no more writes. Those in flight continue."""
+        """Stop sending writes. Writes in flight continue."""
         if self.stage is Stage.WRITING and self.plan is not None:
             self._is_stopping = True
             self.plan.stop()
@@ -222,50 +228,50 @@ class WriteModel(Model):
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the input changed since the displayed preview."""
+        """Whether the input has changed since the displayed preview."""
         return self.stage is Stage.PREVIEW and self._input != self._previewed_input
 
     @property
     def can_apply(self) -> bool:
-        """Whether there is a preview of the current input, with writes to send."""
+        """Whether there is a preview of the current input that has writes to send."""
         return self.stage is Stage.PREVIEW and not self.is_outdated and self.to_write > 0
 
     @property
     def can_undo(self) -> bool:
-        """Whether a write may have had an effect, and none is in progress."""
+        """Whether a write may have had an effect and no write is in progress."""
         is_busy = self.stage in {Stage.WRITING, Stage.CHECKING}
         return not is_busy and self._applied is not None and self._applied.is_undoable
 
     @property
     def result(self) -> pd.DataFrame:
-        """The current requests table of the last writes; without rows before the first."""
+        """The current requests table of the last writes. It has no rows before the first write."""
         return requests_frame([]) if self._applied is None else self._applied.result
 
     # Display of the plan
 
     def show_only(self, status: Status | None) -> None:
-        """Show only writes of this status; ``None`` shows all."""
+        """Show only writes with this status. ``None`` shows all writes."""
         self.status = status
         self.changed()
 
     @property
     def rows(self) -> list[Row]:
-        """The displayed writes, see :func:`write_rows`."""
+        """The rows of the displayed writes; see :func:`write_rows`."""
         return [row for status, row in self._rows if self.status in {None, status}]
 
     @property
     def counts(self) -> dict[Status, int]:
-        """The number of writes by status."""
+        """The number of writes with each status."""
         counted = Counter(status for status, _ in self._rows)
         return {status: counted[status] for status in WRITE_STATUSES}
 
     @property
     def problems(self) -> list[Problem]:
-        """The writes that failed or are rejected, by reason, the most frequent reason first."""
+        """The groups of writes that failed or are rejected for the same reason, with the most frequent reason first."""
         devices: defaultdict[tuple[Status, str], list[str]] = defaultdict(list)
         for status, row in self._rows:
             if status in _PROBLEMS:
-                # A reason that names its device is the same for several devices otherwise.
+                # Otherwise, a reason that contains the name of its device would be different for each device.
                 reason = row["reason"]
                 named = f"{row['device']} has "
                 reason = f"it has {reason.removeprefix(named)}" if reason.startswith(named) else reason
@@ -275,7 +281,7 @@ class WriteModel(Model):
 
     @property
     def progress(self) -> tuple[int, int, Tone]:
-        """The number of ended writes, their total, and a tone; zeros before they are sent."""
+        """The number of ended writes, the total number, and a tone. Both numbers are 0 before writes are sent."""
         if self.stage not in {Stage.WRITING, Stage.ENDED}:
             return 0, 0, Tone.NOTE
         counts = self.counts
@@ -292,7 +298,7 @@ class WriteModel(Model):
 
     @property
     def plan_title(self) -> str:
-        """The resource that the plan writes; empty without a plan."""
+        """A title with the resource that the plan writes. It is empty if there is no plan."""
         if self.plan is None or not self.plan.planned:
             return ""
         resource = path_text(self.plan.planned[0].path)
@@ -300,7 +306,7 @@ class WriteModel(Model):
 
     @property
     def status_text(self) -> str:
-        """The progress, in words."""
+        """A text about the progress."""
         match self.stage:
             case Stage.CHECKING:
                 return "Preparing the preview …"
@@ -315,7 +321,7 @@ class WriteModel(Model):
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Process added and removed devices, and responses that arrive after the end."""
+        """Process added and removed devices, and responses that arrive after the writing has ended."""
         self.devices.receive(events)
         self.value.receive(events)
         for event in events:
@@ -323,13 +329,13 @@ class WriteModel(Model):
                 self._fetch_response(event.async_id)
 
     def tick(self) -> None:
-        """Do pending reads, and update the progress. Call this several times a second."""
+        """Start the reads that are due, and update the progress. Call this several times a second."""
         self.devices.tick()
         self.value.tick()
         if self.plan is None:
             return
         if self._is_stopping and self.stage is Stage.WRITING:
-            # Repeat it, since the plan may not have been started the first time.
+            # This is repeated, because the plan may not have been started the first time.
             self.plan.stop()
         statuses = [request_status(request) for request in self.plan.requests]
         if statuses != self._request_statuses:
@@ -338,12 +344,12 @@ class WriteModel(Model):
 
     @property
     def _input(self) -> object:
-        # Compare types too, since True == 1.
+        # The types are compared too, because True == 1.
         return self.devices.picked, self.value.path, self.value.entry, type(self.value.entry)
 
     @property
     def _rows(self) -> list[tuple[Status, Row]]:
-        """All writes. They are cached for each version, because a fleet has many."""
+        """All writes with their rows. They are cached for each version, because a fleet has many writes."""
         if self.plan is None:
             return []
         if self._cached_rows[0] != self.version:
@@ -384,13 +390,16 @@ class WriteModel(Model):
 
     @property
     def _sent(self) -> list[PlannedWrite]:
-        """The writes of the plan to send."""
+        """The writes that the plan has to send."""
         planned = self.plan.planned if self.plan else []
         return [one for one in planned if decision(one, self.limits.include_offline) is Decision.WRITE]
 
     @property
     def _canary(self) -> int:
-        """The number of devices to write to first: 0 if no device is awake, as the preview shows."""
+        """The number of devices to write first.
+
+        It is 0 if no device is awake in the preview.
+        """
         return self.limits.canary if any(one.is_awake for one in self._sent) else 0
 
     @property

@@ -1,4 +1,4 @@
-"""The writes of a plan as rows of a grid, before, during and after they are sent."""
+"""The rows of a grid with the writes of a plan, before, during and after the writes are sent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITE_STATUSES = (
     Status.SKIPPED,
     Status.REJECTED,
 )
-"""The statuses of a write: not sent yet, sent, not to be sent."""
+"""The statuses of a write: first before it is sent, then after it was sent, then if it is not sent at all."""
 _STATUSES = {
     RequestStatus.QUEUED: Status.QUEUED,
     RequestStatus.PENDING: Status.PENDING,
@@ -41,21 +41,23 @@ _ORDER = (Decision.WRITE, Decision.SKIP, Decision.REFUSE)
 def write_rows(
     plan: Plan, *, canary: int, is_started: bool, is_over: bool, include_offline: bool, expiry_seconds: int | None
 ) -> list[tuple[Status, Row]]:
-    """Return all writes of a plan with their statuses: first the writes to send, then the skipped and rejected writes.
+    """Return all writes of a plan with their statuses.
 
-    A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long it may wait
-    for its device), ``undo`` and ``reason``. Strings come from devices and may contain anything.
+    The writes to send come first, then the skipped and rejected ones.
+
+    A row has ``key`` (the async-id), ``device``, ``status``, ``before``, ``requested``, ``waits`` (how long the write
+    may wait for its device), ``undo`` and ``reason``. Strings come from devices and may contain any characters.
 
     Args:
         plan: The plan.
-        canary: The number of devices that are written to before the others.
+        canary: The number of devices that are written first.
         is_started: Whether sending has started.
         is_over: Whether sending has ended.
-        include_offline: Whether devices that are not registered are written to as well.
-        expiry_seconds: The time that each write may wait. ``None`` for the time in the plan.
+        include_offline: Whether devices that are not registered are written as well.
+        expiry_seconds: The time for which each write may wait, in seconds. ``None`` uses the times in the plan.
     """
     requests = {request.async_id: request for request in plan.requests} if is_started else {}
-    # Awake devices come first, since the first ones are the canary.
+    # Awake devices come first, because the first devices are the canary.
     ordered = sorted(plan.planned, key=lambda one: (_ORDER.index(decision(one, include_offline)), not one.is_awake))
     names = display_names({one.device_id: one.endpoint_name or one.device_id for one in ordered})
     rows: list[tuple[Status, Row]] = []
@@ -108,7 +110,10 @@ def _status(
 
 
 def decision(planned: PlannedWrite, include_offline: bool) -> Decision:
-    """Return the decision about a write, which ``include_offline`` changes for devices that are not registered."""
+    """Return the decision about a write.
+
+    ``include_offline`` changes the decision for devices that are not registered.
+    """
     is_offline = planned.check is Check.OFFLINE
     return Decision.WRITE if is_offline and include_offline else planned.decision
 
@@ -129,7 +134,7 @@ def _reason(planned: PlannedWrite) -> str:
     reason = planned.reason
     match planned.check:
         case Check.OFFLINE:
-            # The reason in the plan mentions an argument of apply().
+            # The reason in the plan mentions an argument of apply(), which does not apply to the panel.
             return "the device is not registered"
         case Check.ALREADY_SO:
             return f"it has this value, {reason}"
@@ -140,5 +145,5 @@ def _requested_text(planned: PlannedWrite, unit: str) -> str:
     value = planned.value
     if planned.requested.kind is not ValueKind.NONE or value is NO_EARLIER:
         return format_value(planned.requested, unit)
-    # An invalid value is displayed as it was entered.
+    # An invalid value is displayed as the user entered it.
     return visible(str(value)[:MAX_VALUE_LENGTH])
