@@ -61,14 +61,14 @@ def _read(file: Path) -> pd.DataFrame:
         for row in rows:
             cells = [row[name] for name in _COLUMNS]
             if None in cells:
-                raise _wrong(f"line {rows.line_num} of {file.name} is too short")
-            # A decimal comma may have split a number, in which case only the first part of the number is the value.
+                raise _wrong(f"line {rows.line_num} of {file.name} is too short; it needs {', '.join(_COLUMNS)}")
+            # A decimal comma may have split a number, so that only its first part is the value.
             if any(row.get(None) or ()):
                 raise _wrong(
                     f"line {rows.line_num} of {file.name} has more cells than the first line; write a number with a"
                     " point, like 21.5, and put a string with a comma into quotes"
                 )
-            # Spreadsheets leave empty rows after the last row.
+            # Spreadsheets leave empty rows after the last one.
             if any(cells):
                 planned[rows.line_num] = tuple(map(with_formula, cells))
     index = pd.Index(list(planned), name="line")
@@ -92,7 +92,7 @@ def write_planned(values: Iterable[tuple[str, str, PythonValue | InstanceValues]
     for device, path, value in values:
         try:
             payload, _ = encode(value, path)
-            # A value of a resource without a declaration is sent as a string.
+            # A value of an undeclared resource is sent as the text it is.
             text = written(value) if lookup(path) else payload.decode()
         except (InvalidValue, UnicodeDecodeError) as error:
             click.echo(f"{path} of {device} is left out of {file}: {error}", err=True)

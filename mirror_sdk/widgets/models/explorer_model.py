@@ -50,7 +50,7 @@ _SUBSCRIPTIONS = {
     SubscriptionState.ASKED: "requested",
     SubscriptionState.REFUSED: "rejected",
 }
-# The response to a request does not contain a device, so it may concern this one.
+# The response to a request names no device: it may concern this one.
 _EVENTS_OF_ANY_DEVICE = {EventKind.ASYNC_RESPONSE, EventKind.GAP}
 
 
@@ -186,7 +186,7 @@ class ExplorerModel(Model):
 
     def load_devices(self) -> None:
         """Read the directory of devices."""
-        self._directory.start("Reading the directory", self.client.devices.list, self._accept_devices)
+        self._directory.start("Reading the directory", self._read_directory, self._accept_devices)
         if self.is_reading_devices:
             self.changed()
 
@@ -209,9 +209,7 @@ class ExplorerModel(Model):
     @property
     def devices_text(self) -> str:
         """A text with the number of devices."""
-        if self._directory.is_running and not self._devices:
-            return "reading the directory …"
-        return format_count(len(self._devices), "device")
+        return format_count(len(self._devices), "device") if self._devices else empty_directory_text(self._directory)
 
     @property
     def is_reading_devices(self) -> bool:
@@ -275,7 +273,7 @@ class ExplorerModel(Model):
     @property
     def clock_ahead_ms(self) -> int:
         """The time by which the mirror's clock is ahead of the local clock, in milliseconds."""
-        return self._loaded.clock_ahead_ms if self._loaded else 0
+        return self._clock_ahead_ms or 0
 
     @property
     def card(self) -> Card | None:
@@ -422,7 +420,7 @@ class ExplorerModel(Model):
         """
         if self.editor is not None:
             self.write(self.editor.path, self.editor.text)
-            # From now on, the field shows the values that the device reports.
+            # The next report of the device is displayed again.
             self.editor.is_edited = False
 
     def execute(self, path: str, argument: str = "") -> None:
