@@ -91,5 +91,5 @@ def test_plans_have_a_name_for_annotations():
 
 def test_completion_lists_only_public_names():
     assert dir(mirror_sdk) == sorted({*mirror_sdk.__all__, "AsyncPlan", "Plan", "__version__"})
-    assert dir(widgets) == ["EventWatcher", "Explorer", "FleetTable", "WritePanel"]
+    assert dir(widgets) == ["EventWatcher", "Explorer", "FleetTable", "WritePanel", "report"]
     assert all(getattr(mirror_sdk, name) for name in dir(mirror_sdk))
