@@ -37,9 +37,9 @@ export interface WatcherState {
 const EVENT_COLUMNS: readonly GridColumn[] = [
   { name: "number", heading: "No.", kind: "number", width: 76, rank: 3, fixed: true, sort: "desc" },
   { name: "changed_at", heading: "Changed at", kind: "time", width: 158, rank: 1, fixed: true },
-  { name: "device", heading: "Device", width: 170 },
-  { name: "resource", heading: "Resource", width: 210 },
-  { name: "value", heading: "Value", kind: "value", width: 96 },
+  { name: "device", heading: "Device", width: 170, least: 64 },
+  { name: "resource", heading: "Resource", width: 210, least: 72 },
+  { name: "value", heading: "Value", kind: "value", width: 96, least: 60 },
   { name: "event", heading: "Event", width: 110, rank: 2 },
   { name: "path", heading: "Path", width: 110, hidden: true },
   { name: "received_at", heading: "Received", kind: "time", width: 158, hidden: true },

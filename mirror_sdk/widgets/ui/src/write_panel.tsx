@@ -52,16 +52,16 @@ interface Problem {
 }
 
 const DEVICE_COLUMNS: readonly GridColumn[] = [
-  { name: "device", heading: "Device", width: 180 },
+  { name: "device", heading: "Device", width: 180, least: 100 },
   { name: "type", heading: "Type", width: 90, rank: 1 },
   { name: "state", heading: "State", width: 100, rank: 2 },
 ];
 const WRITE_COLUMNS: readonly GridColumn[] = [
-  { name: "device", heading: "Device", width: 150, pinned: true },
-  { name: "status", heading: "Status", kind: "status", width: 100 },
+  { name: "device", heading: "Device", width: 150, least: 56, pinned: true },
+  { name: "status", heading: "Status", kind: "status", width: 100, least: 48 },
   { name: "before", heading: "Before", kind: "value", width: 100, rank: 1 },
-  { name: "requested", heading: "After", kind: "value", width: 90 },
-  { name: "reason", heading: "Why", width: 300 },
+  { name: "requested", heading: "After", kind: "value", width: 90, least: 44 },
+  { name: "reason", heading: "Why", width: 300, least: 60 },
   { name: "waits", heading: "Waits", width: 75, rank: 3, hint: "How long the write may wait for its device" },
   { name: "undo", heading: "Undo", width: 65, rank: 2, hint: "Whether the value before can be written again" },
 ];
