@@ -63,7 +63,8 @@ extends = pluggy.HookimplMarker(_PROJECT)
 def needs() -> Sequence[str]:  # type: ignore[empty-body]
     """Return the names of the Python modules from other packages that the extension needs.
 
-    If one of them cannot be imported, a server leaves the extension out. Commands that do not serve still use it.
+    If one of them cannot be imported, the server runs without the extension. Commands that do not start a server, such
+    as those that check or erase a database, still load the extension.
     """
 
 
@@ -357,9 +358,10 @@ def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Servi
 
 @specifies(firstresult=True)
 def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
-    """Accept connections instead of the HTTP server.
+    """Start accepting connections on the sockets, so that uvicorn does not do so itself.
 
-    Called on the event loop when the server starts to listen.
+    The hook is called on the event loop when the server starts to listen. Return the asyncio servers that accept the
+    connections, or ``None`` to let uvicorn accept them.
     """
 
 
@@ -806,8 +808,8 @@ def setting_classes() -> list[type]:
 def load_for_commands() -> Extensions:
     """Load the extensions for commands that use a database.
 
-    Extensions that a server leaves out, because a package is missing, are loaded too. Otherwise the commands could not
-    check and erase the data of these extensions.
+    Unlike a server, the commands also load extensions for which a package is missing. Otherwise they could not check or
+    erase the data of these extensions.
 
     Raises:
         CannotServe: An extension cannot be loaded.

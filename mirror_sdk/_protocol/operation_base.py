@@ -137,7 +137,10 @@ CHECK_ADDRESS = "check that base_url is the address of a mirror"
 
 
 def elsewhere(headers: Mapping[str, str]) -> str:
-    """Describe the content type of a response that does not follow the interface, and the likely reason."""
+    """Return the end of an error message about an unexpected response.
+
+    It contains the content type of the response, and a hint that ``base_url`` may be the address of another program.
+    """
     found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])
     return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
 

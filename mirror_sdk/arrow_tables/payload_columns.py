@@ -58,7 +58,7 @@ class _Payloads(NamedTuple):
 
 
 def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
-    """Return the typed columns of payloads.
+    """Decode payloads, and return the values as columns of a fixed type.
 
     Each payload has a content type and a resource path. A null payload means that there is no value.
     """

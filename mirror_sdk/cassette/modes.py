@@ -22,10 +22,10 @@ Mode: TypeAlias = Literal["once", "replay", "record", "none"]
 
 
 def is_played(path: str | PathLike[str], mode: Mode) -> bool:
-    """Return whether a cassette is played.
+    """Return whether the responses come from the cassette at this path, instead of the service.
 
     Raises:
-        FileNotFoundError: The cassette to play does not exist.
+        FileNotFoundError: The mode is ``replay``, but the cassette does not exist.
         InvalidValue: The mode is not valid.
     """
     if mode not in get_args(Mode):
@@ -43,7 +43,7 @@ def open_cassette(
 
     Raises:
         CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
-        FileNotFoundError: The cassette to play does not exist.
+        FileNotFoundError: The mode is ``replay``, but the cassette does not exist.
         OSError: The file cannot be read.
         InvalidValue: The mode is not valid.
     """

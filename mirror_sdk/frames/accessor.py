@@ -97,7 +97,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """The decoded values in one column.
+        """The decoded values of the table's rows as one column of Python objects.
 
         These are reported values in a state or drift table, and received values in other tables.
 
@@ -312,9 +312,9 @@ class MirrorAccessor(HistoryMethods):
         return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
-        """Return an updated copy of a table from ``client.fleet.snapshot()``, and fetch only the changes.
+        """Return an updated copy of a table that ``client.fleet.snapshot()`` returned. Only the changes are fetched.
 
-        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The method raises the errors of
+        If ``client`` is an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. For the errors, see
         ``client.fleet.refresh()``.
 
         >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()

@@ -17,7 +17,9 @@ _LONGEST_NAME = 40
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
-    """Return the axes of the caller, or else those of a new figure. ``height`` is in inches.
+    """Return ``ax``, or the axes of a new figure if it is ``None``.
+
+    ``height`` is the height of the new figure in inches.
 
     Raises:
         ImportError: matplotlib is not installed.

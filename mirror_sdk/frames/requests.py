@@ -31,8 +31,8 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class RequestStatus(StrEnum):
     """The progress of a request.
 
-    ``QUEUED`` means that the request was not sent. ``UNKNOWN`` means that the client does not know whether the service
-    accepted it.
+    ``QUEUED`` means that the client has not sent the request yet. ``UNKNOWN`` means that the client does not know
+    whether the service accepted it.
     """
 
     QUEUED = "queued"

@@ -107,9 +107,10 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Complete the Parquet files after a recorder was killed, so that other programs can see all events.
+        """Complete the Parquet files after a recorder was killed, so that other programs can read all events.
 
-        The next recorder with this folder would do the same.
+        You need this method only if you do not start another recorder with this folder, because a recorder completes
+        the files when it starts.
 
         Raises:
             OSError: The folder or the sidecar folder next to it (``_run.parquet.mirror``) cannot be written.

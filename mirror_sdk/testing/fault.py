@@ -101,7 +101,7 @@ class Fault:
         return False
 
     def alter(self, entries: list[Any]) -> list[Any]:
-        """Apply the fault to the entries in one list of a message, and return the result."""
+        """Apply the fault to a list of notifications, and return the changed list."""
         if self.action == "delay":
             return entries
         affected = self.affected_entries(entries)

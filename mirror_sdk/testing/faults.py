@@ -221,14 +221,18 @@ class Faults:
             return any(fault.is_live and fault.until_at and now < fault.until_at for fault in self._active)
 
     def is_incomplete(self, message: Mapping[str, Any]) -> bool:
-        """Return whether a message has to wait for notifications that must be delivered before its own."""
+        """Return whether a message must be delayed until the notifications arrive that a fault delivers before it.
+
+        This is so if a fault that reorders notifications affects the message and has not received all of its
+        notifications yet.
+        """
         entries = message.get("notifications", [])
         with self._changed:
             waiting = [fault for fault in self._active if fault.action == "reorder"]
             return any(any(fault.affected_entries(entries)) and fault.is_live for fault in waiting)
 
     def alter(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply all faults to a notification message, and return the result."""
+        """Return a copy of a notification message with the effects of all faults."""
         altered = dict(message)
         with self._changed:
             for key, target in ENTRY_LISTS.items():

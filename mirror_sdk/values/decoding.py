@@ -120,10 +120,10 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Returns:
-        The values by the path of each resource or resource instance (``/3/0/6/0``). If a resource has values of several
-        times, the result contains only the newest value. A value that does not match its declaration is ``OPAQUE``,
-        with the reason in ``problem``. If the payload cannot be decoded at all, the result is one such value under
-        ``path``. The ``raw`` of each value is the whole payload.
+        The values by the path of each resource or resource instance (``/3/0/6/0``). If the payload contains several
+        values of a resource, each with its own timestamp, the result contains only the newest one. A value that does
+        not match its declaration is ``OPAQUE``, with the reason in ``problem``. If the payload cannot be decoded at
+        all, the result is one such value under ``path``. The ``raw`` of each value is the whole payload.
 
     Source: LwM2M core, data formats.
     """

@@ -57,8 +57,9 @@ class Value(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem`` for any JSON encoder.
 
-        For bytes, ``base64`` contains the value and ``value`` is ``None``. For a multiple resource, ``value`` is an
-        object by instance id, such as ``{"0": 3800}``, with bytes in base64.
+        For bytes, ``base64`` contains the value and ``value`` is ``None``. For a resource with several instances,
+        ``value`` is a dictionary from instance ids to values, such as ``{"0": 3800}``. Instances that are bytes are
+        base64 strings in it.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]

@@ -148,7 +148,7 @@ class EventWatcher(MirrorWidget):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The stored events of the current choice as an events table; see :func:`mirror_sdk.frames.events_frame`.
+        """The stored events of the selected devices and paths as a table; see :func:`mirror_sdk.frames.events_frame`.
 
         >>> watcher = EventWatcher(client, live=False)
         >>> watcher.frame["event"].unique().tolist()
@@ -158,7 +158,7 @@ class EventWatcher(MirrorWidget):
             return self.model.frame
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the stored events of the current choice to a Parquet file.
+        """Write the stored events of the selected devices and paths to a Parquet file.
 
         ``mirror_sdk.frames.read_parquet`` can read the file.
 

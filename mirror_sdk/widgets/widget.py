@@ -418,11 +418,13 @@ class MirrorWidget(LazyModule):
 
 
 def report(file: str | os.PathLike[str], *widgets: MirrorWidget, title: str = "Report") -> Path:
-    """Write the content of widgets to one HTML file that opens offline and in any browser. It replaces the file.
+    """Write the content of widgets to one HTML file, which any browser can open offline.
+
+    An existing file is replaced.
 
     Args:
         file: The file.
-        widgets: The widgets, in the order of the page.
+        widgets: The widgets, in the order in which they appear on the page.
         title: The title of the page.
 
     Returns:

@@ -51,8 +51,8 @@ class Observation(NamedTuple):
         path: The path of the resource.
         content: The value.
         changed_at: The time at which the value changed, by the clock of the device.
-        is_unsolicited: Whether the device sent the value without an observation. The resource need not be
-            auto-observed.
+        is_unsolicited: Whether the device sent the value without a request to observe the resource. This can also
+            happen for resources that are not auto-observed.
         is_published: Whether the device sent the value together with its registration or a registration update.
     """
 

@@ -25,7 +25,7 @@ def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
     Rules are applied when a device registers or updates its registration. Subscriptions that the device rejected or did
-    not respond to are then requested again. ``If-Match`` is an extension.
+    not respond to are then requested again. The request header ``If-Match`` is an extension of the original interface.
     """
     also = services().extensions.hook.rules_put()
     if also is None:
@@ -45,7 +45,8 @@ def put_presubscriptions() -> Response:
 def get_presubscriptions() -> Response:
     """Get the presubscription rules as they were set.
 
-    All programs that use this key share them. ``ETag`` and ``If-None-Match`` are extensions.
+    All programs that use this key share the rules. The response header ``ETag`` and the request header
+    ``If-None-Match`` are extensions of the original interface.
     """
     text, tag = services().subscriptions.rules(app_id())
     is_unchanged = request.if_none_match.contains_weak(tag)
@@ -59,7 +60,7 @@ def get_presubscriptions() -> Response:
 def delete_presubscriptions() -> Response:
     """Delete all presubscription rules.
 
-    ``If-Match`` is an extension.
+    The request header ``If-Match`` is an extension of the original interface.
     """
     stored = services().subscriptions.put_rules(app_id(), "[]", matches_tag=_if_match())
     return when_stored(stored, lambda _: empty_response())

@@ -163,7 +163,7 @@ def _read_history(
 def read_writes(
     client: MirrorClient, begin: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> tuple[tuple[CompletedWrite, ...], datetime]:
-    """Return the writes that have completed since a time, and the current time by the clock of the service.
+    """Return the writes that have completed since ``begin``, and the current time by the clock of the service.
 
     Raises:
         MirrorError: The history cannot be read.

@@ -354,7 +354,7 @@ class ExplorerModel(Model):
         self.changed()
 
     def enter(self, text: str) -> None:
-        """Set the value that the user typed for the resource in detail."""
+        """Store the string that the user typed into the input field of the resource editor."""
         if self.editor is not None:
             self.editor.text, self.editor.is_edited = text, True
             self.changed()

@@ -143,7 +143,8 @@ class DeviceSummary:
 
         Args:
             resource: The path of the displayed resource; empty if there is no such resource.
-            sparklines: The sparklines of the fleet.
+            sparklines: The object that draws the small charts of past values, or ``None`` if the table does not display
+                them.
         """
         reading = self.readings.get(resource)
         at = None if reading is None else datetime.fromtimestamp(reading.at / 1000, UTC)
@@ -280,9 +281,10 @@ class FleetModel(Model):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all devices.
+        """The table rows of all devices.
 
-        The devices with the worst status at the last read of the entire fleet come first.
+        They are sorted by the status that the devices had when the entire fleet was last read, with the worst status
+        first.
         """
         return list(self._rows.values())
 

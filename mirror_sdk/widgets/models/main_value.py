@@ -21,7 +21,8 @@ def main_path(paths: Iterable[str]) -> str:
     """Return the path of the main value of a device. It is empty if the device has no main value.
 
     Args:
-        paths: The resources of the device whose last report is a number or boolean that may change.
+        paths: The paths of the resources whose last reported value is a number or a boolean. Omit resources whose
+            values never change.
     """
     return min((path for path in paths if lookup(path) is not None), key=_rank, default="")
 

@@ -487,7 +487,7 @@ class WatcherModel(Model):
 
     @property
     def events(self) -> Sequence[Event]:
-        """The stored events of the current choice, with the oldest first.
+        """The stored events of the selected devices and paths, with the oldest first.
 
         They include events that arrived during a pause.
         """
@@ -546,7 +546,7 @@ class WatcherModel(Model):
             return file.read_bytes()
 
     def record(self, folder: str) -> None:
-        """Start a recording of the current choice in this folder, or end the recording that is in progress.
+        """Start to record the selected devices and paths in this folder, or end the recording that is in progress.
 
         Raises:
             ValueError: The name of the folder is empty.
