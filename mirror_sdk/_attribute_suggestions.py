@@ -35,7 +35,7 @@ _OTHER_NAMES = {
 
 
 class WithAttributeSuggestions:
-    """The base class of a client and of its groups of methods. It suggests the right name if a user types a wrong one."""
+    """The base class of a client and of its groups of methods. It suggests the right name for a wrong one."""
 
     _expression = "client"
     """The expression with which users refer to the object."""

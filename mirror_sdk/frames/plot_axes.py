@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_NAME = 40
-"""The maximum number of characters that a plot shows of a device's name."""
+"""The maximum length of a device name in a plot. Longer names are cut."""
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:

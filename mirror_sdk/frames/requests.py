@@ -79,9 +79,9 @@ def requests_frame(
 ) -> pd.DataFrame:
     """Return the requests table: one row per device request, in the order of the requests, with their current results.
 
-    Like :meth:`mirror_sdk.DeviceRequest.done`, the function reads the notification log, once for all requests without a
-    response. If the client is closed or asynchronous, the function reads nothing and uses the responses received so
-    far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
+    If some requests have no response yet, the function first reads the notification log once for all of them, like
+    :meth:`mirror_sdk.DeviceRequest.done`. If the client is closed or asynchronous, the function reads nothing and uses
+    the responses received so far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
 
     Args:
         requests: The results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and

@@ -1,4 +1,4 @@
-"""A fault, which defines the affected requests or entries, how often it acts, and its effect."""
+"""A fault: its effect, the requests or log entries that it affects, and how often it acts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fault:
 
     Attributes:
         action: The effect of the fault.
-        target: The kind of message that it affects; ``None`` for a fault of a device.
+        target: The kind of message that it affects, or ``None`` for a fault that affects a device.
         times: The maximum number of times that it acts; ``None`` for no limit.
         path: The path that it affects. ``*`` at the end matches anything.
         method: The HTTP method that it affects; ``None`` for all methods.

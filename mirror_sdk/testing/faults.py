@@ -1,4 +1,4 @@
-"""Faults that a test injects between client and server, in devices, and in the server itself.
+"""Faults that a test injects into connections between client and server, into devices, and into the server itself.
 
 All faults are counted and follow the clock of the mirror, so a test has the same result on every run.
 """
@@ -175,9 +175,9 @@ class Faults:
     def silence(self, device: DeviceLike) -> Fault:
         """Make a device stop responding until you end the fault.
 
-        A request to the device fails with ``DeviceUnavailable`` when the clock has advanced past the time for which the
-        server waits for a response. A call that waits for the result, such as ``client.read_value``, itself advances
-        the clock by this time once for each attempt. It takes no real time.
+        The server waits for a response until the clock has advanced by a certain time. Then the request fails with
+        ``DeviceUnavailable``. A call that waits for the result, such as ``client.read_value``, itself advances the
+        clock by this time once for each attempt. It takes no real time.
         """
         return self._set_device(device, "silent")
 
@@ -242,7 +242,7 @@ class Faults:
         return {key: entries for key, entries in altered.items() if entries}
 
     def wake(self) -> None:
-        """Wake polls that wait for the channel, so that they check its state again."""
+        """Wake polls that wait because the channel is delayed, so that they check its state again."""
         with self._changed:
             self._changed.notify_all()
 

@@ -46,7 +46,7 @@ class Mirror:
         simulator: The simulator, which controls the devices. It is not affected by faults.
         clock: The clock of the mirror.
         faults: The methods that inject faults into connections, devices and the server.
-        client: A client whose notification log starts together with the mirror.
+        client: A client of the mirror. Its notification log contains all events since the mirror started.
         transport: The transport for a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
@@ -130,7 +130,7 @@ class Mirror:
         """Add simulated devices whose values follow the clock.
 
         The kinds of devices alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The
-        same calls give the same devices, ids and values in every run. To add a custom device, use
+        same calls create the same devices with the same ids and values in every run. To add a custom device, use
         ``simulator.add_device``.
 
         Args:

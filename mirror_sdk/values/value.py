@@ -16,7 +16,7 @@ PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
 InstanceValues: TypeAlias = Mapping[int, PythonValue]
 """The values of a multiple resource, sorted by the id of the resource instance."""
 BASE64_MARK = "base64:"
-"""The prefix of a base64 string that could also be hex digits or is empty."""
+"""The prefix of a base64 string that is empty or could also be read as hex digits."""
 
 
 class ValueKind(StrEnum):
@@ -78,7 +78,9 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        r"""Format the value for users: times in RFC 3339, ``true`` and ``false``, bytes with their size and beginning.
+        r"""Format the value for users.
+
+        Times are in RFC 3339, booleans are words, and bytes are cut and have their size.
 
         Control characters and invisible characters become escapes such as ``\x1b``. ``python`` contains the unchanged
         text.
