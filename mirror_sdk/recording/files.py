@@ -315,7 +315,7 @@ def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """Rename the unfinished file after it was flushed to disk."""
+    """Flush the unfinished file to disk, and then rename it."""
     unfinished = unfinished_path(folder)
     fsync(unfinished)
     try:

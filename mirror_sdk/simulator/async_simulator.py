@@ -119,7 +119,7 @@ class AsyncSimulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value of a device as a sensor would, or add a resource.
+        """Change the value of a resource on a device, as a sensor would, or add a resource to the device.
 
         The device announces a new resource with its next registration update. By default, all flags stay unchanged.
 

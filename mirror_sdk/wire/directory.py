@@ -175,7 +175,7 @@ _AttributeName = Annotated[
 
 
 class DeviceUpdate(WireModel):
-    """The changes of a device of the directory. Omitted members stay unchanged.
+    """The changes to make to a device in the directory. Omitted members stay unchanged.
 
     An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. A program may send
     the whole device back, because the server accepts read-only members if their values are unchanged.
@@ -257,7 +257,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``, or an empty string if they are unknown."""
+        """The protocols, such as ``LwM2M 1.1 over CoAP with DTLS``, or an empty string if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)
