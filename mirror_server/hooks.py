@@ -273,7 +273,7 @@ def responses_added(
         app_id: The id of the application.
         entries: The responses.
         first_seq: The number of the first response in the log. The number of each further response is one higher than
-            that before.
+            that of the response before it.
         at: The time at which the responses were appended.
     """
 
@@ -491,8 +491,9 @@ class DeviceField(NamedTuple):
 
     Attributes:
         name: The name of the field in filters.
-        column: The SQL expression for the value of the field in a row of the table ``devices``. If the value can be
-            NULL, replace it: ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
+        column: The SQL expression for the value of the field in a row of the table ``devices``. Its result must not be
+            NULL, so supply a default value if necessary: ``coalesce((SELECT color FROM colors c WHERE c.device_id =
+            devices.device_id), '')``.
         read: A function that parses a value. Its arguments are the name of the filter and the string. It may raise an
             :class:`~mirror_server.core.errors.ApiError`. Without this function, values are strings.
     """

@@ -28,10 +28,8 @@ class Plans(ClientGroup):
     def load(self, path: str | PathLike[str]) -> Plan:
         """Load a plan that ``plan.save()`` saved, so that you can apply it with this client.
 
-        This method sends no writes.
-
-        The plan may already have been applied in part before it was saved. Its ``apply()`` then searches the entire
-        notification log that the service still stores for the responses to the earlier writes.
+        This method sends no writes. The plan may already have been applied in part before it was saved. Its ``apply()``
+        then searches the entire notification log that the service still stores for the responses to the earlier writes.
 
         Raises:
             ImportError: pandas is not installed.

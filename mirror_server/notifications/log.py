@@ -63,8 +63,8 @@ class Page:
         entries: The entries. The list is empty if the log has no new entries.
         cursor: The position of the reader after this page.
         gap: The first and the last number of missing entries, which were deleted from the log.
-        settled_at: A time. All events before it are in the log up to ``cursor``. It is ``None`` if this process does
-            not know such a time.
+        settled_at: All events before this time are in the log up to ``cursor``. The time is ``None`` if this process
+            cannot determine it.
         is_last: Whether the log is known to end at ``cursor``.
     """
 
@@ -279,7 +279,7 @@ class NotificationLog:
         return page
 
     def _settled_at(self) -> Instant | None:
-        """Return a time. A read of the log after this call includes all events before that time.
+        """Return a time for which a later read of the log includes all events before it.
 
         Return ``None`` if this process is not the leader.
         """
