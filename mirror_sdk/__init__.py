@@ -1,6 +1,7 @@
 """A typed client for a device state mirror. ``mirror help client`` introduces it.
 
-In these descriptions, *the service* is the server at the other end, which may be a server of another vendor.
+In this documentation, *the service* is the server that the client is connected to. It can also be a server of another
+vendor.
 """
 
 import sys

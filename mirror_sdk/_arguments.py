@@ -1,4 +1,4 @@
-"""Checks of arguments that would otherwise cause an unclear or late error."""
+"""Checks that reject invalid arguments early, with a clear error message."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def seconds(name: str, value: object) -> float:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Return whether a value is an integer of Python or NumPy that is 0 or more."""
+    """Return whether a value is a Python or NumPy integer that is 0 or more."""
     return not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= 0
 
 
@@ -166,7 +166,10 @@ def path_patterns(paths: Sequence[str] | None) -> list[str] | None:
 
 
 def closest(unknown: str, known: Iterable[str]) -> str:
-    """Describe the known strings that are similar to an unknown one, ignoring case, for an error message."""
+    """Return a phrase for an error message that lists the known strings similar to an unknown string.
+
+    Case is ignored.
+    """
     every = list(known)
     folded = [text.casefold() for text in every]
     close = difflib.get_close_matches(unknown.casefold(), dict.fromkeys(folded), n=3, cutoff=0.4)
@@ -194,7 +197,7 @@ _MODULES: Mapping[TableFormat, str] = {
 
 
 def table_module(as_: TableFormat) -> str:
-    """Return the module to import before tables of a kind are made.
+    """Return the name of the module that must be imported before tables of this kind can be created.
 
     If a package that the module needs is missing, the import error contains its name.
 

@@ -98,7 +98,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     pages and all responses. Each method that sends requests has this argument, which replaces the timeout of the
     client. A call that takes longer raises :class:`CallTimeout`. Two kinds of methods are different:
 
-    - Calls that concern a whole fleet may take long. :meth:`state_frame`, ``client.fleet.snapshot()``,
+    - Calls that concern a whole fleet can take long. :meth:`state_frame`, ``client.fleet.snapshot()``,
       ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no timeout for the whole call unless
       you pass ``timeout``. By default, the client's timeout applies to each request, and in a snapshot to each 64 KiB.
       A plan's ``apply()``, a watch and a recorder run as long as necessary. The client's timeout then applies to each
@@ -122,8 +122,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     lists their ids. A string that is not the name of a device raises :class:`UnknownDevice`, a :class:`NotFound` that
     lists similar names.
 
-    Calls that only read the mirror cache the id of a name for 30 seconds. Calls that send a request to a device or
-    subscribe look up the name every time, so that a write never reaches a device that had this name before.
+    Calls that only read the mirror cache the id of a name for 30 seconds. Calls that send a request to a device, and
+    calls that subscribe, look up the name every time. Otherwise, a write could reach a device that had this name
+    earlier.
 
     You can enter the examples in ``python -m asyncio`` and in notebooks, where ``await`` works at the top level. In
     them, ``light`` and ``station`` are devices, ``simulator`` is an :class:`AsyncSimulator` and ``folder`` is a
@@ -168,7 +169,10 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         self._hold(session)
 
     def _hold(self, session: AsyncClientSession) -> None:
-        """Store the objects that all methods share. A client for tests passes its own session."""
+        """Store the session and the other objects that all methods share.
+
+        Clients for tests pass a session of their own.
+        """
         self._session = session
         session.client = ref(self)  # weak, so that a client that is no longer used can be deleted
         self._tables = AsyncTableReader(session)
@@ -221,11 +225,11 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
+        """Return a client that records or replays a cassette until it is closed; see ``client.cassettes.use()``.
 
         To replay a cassette, the client needs no service, address or access key. You can therefore distribute a
-        notebook with its cassette and run it anywhere. To record, the client gets its address and key like a client of
-        :meth:`from_env`, and the file is written when the client is closed.
+        notebook with its cassette and run it anywhere. To record, the client reads its address and key from the
+        environment, like :meth:`from_env`. The file is written when the client is closed.
 
         Args:
             path: The file of the cassette.
@@ -485,7 +489,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
     ) -> None:
         """End the subscription to a resource. It is not an error if the subscription or the resource does not exist.
 
-        The arguments and all other errors are those of :meth:`subscribe`.
+        The arguments and all other errors are the same as for :meth:`subscribe`.
 
         >>> await client.subscribe(station, "/3303/0/5700")
         >>> await client.unsubscribe(station, "/3303/0/5700")
@@ -673,9 +677,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """Record the notification log in a separate task, until you stop the recorder.
 
         The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask can read it as one table at
-        any time, except for the last ``rotate_seconds`` at most. A second folder (``_run.parquet.mirror``) contains
-        these newest events, and the state tables at the beginning and after each loss. Copy and remove both folders
-        together. :class:`mirror_sdk.recording.Recording` reads both.
+        any time. This table does not contain the newest events, from at most the last ``rotate_seconds``. A second
+        folder (``_run.parquet.mirror``) contains them, and the state tables at the beginning and after each loss of
+        events. Copy and remove both folders together. :class:`mirror_sdk.recording.Recording` reads both.
 
         If a recorder was stopped or killed, start another one with the same folder. It continues after the last
         recorded entry. The service usually stores entries for one day. If it has already deleted some entries, the
@@ -704,9 +708,9 @@ class AsyncMirrorClient(WithAttributeSuggestions):
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged. The message contains its name.
             TypeError: A string was passed instead of a list of strings.
-            InvalidValue: The folder contains another recording or other files, or another recorder is using it. Another
-                cause is an argument that is not a valid size, time or pattern, or ``subscribe`` if the key would have
-                too many rules.
+            InvalidValue: The folder contains another recording or other files, or another recorder is using it. The
+                error is also raised if a size, a time or a pattern is not valid, or if the key would have too many
+                rules because of ``subscribe``.
 
         >>> async with await client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     print(await client.subscriptions.rules.list())
@@ -988,7 +992,8 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         Args:
             instant: The time: a datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or a
                 duration before the current time, such as ``"2h"`` or a timedelta.
-            devices: The devices. This argument and those below are the ones of ``client.fleet.snapshot()``.
+            devices: The devices. This argument and the following ones have the same meaning as in
+                ``client.fleet.snapshot()``.
             paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
             endpoint_type: Select only devices of this endpoint type.
@@ -1086,13 +1091,13 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """Return the values before and after an interval, in one row for each resource reported in the interval.
 
         The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
-        false if the interval contains a gap. The call sends several requests. A value that arrives between them may be
-        counted in ``observations`` but be missing in the ``after`` columns, or the reverse.
+        false if the interval contains a gap. The call sends several requests. A value that arrives between two of them
+        might be counted in ``observations`` but be missing from the ``after`` columns, or vice versa.
 
         Args:
             begin: Return only changes after this time. See :meth:`history` for the accepted forms.
             end: Return only changes up to this time. The default is the current time.
-            devices: The devices. This argument and those below are the ones of :meth:`history`.
+            devices: The devices. This argument and the following ones have the same meaning as in :meth:`history`.
             paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
             endpoint_type: Select only devices of this endpoint type.
@@ -1158,7 +1163,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def devices(self) -> AsyncDevices:
-        """The devices of the directory, with their attributes, connections and resources."""
+        """The methods for the devices in the directory, with their attributes, connections and resources."""
         import_locked("mirror_sdk.client_groups.async_devices")
         from mirror_sdk.client_groups.async_devices import AsyncDevices
 
@@ -1166,7 +1171,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def requests(self) -> AsyncRequests:
-        """The requests to devices that this application has sent."""
+        """The methods for the requests that this application has sent to devices."""
         import_locked("mirror_sdk.client_groups.async_requests")
         from mirror_sdk.client_groups.async_requests import AsyncRequests
 
@@ -1174,7 +1179,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def subscriptions(self) -> AsyncSubscriptions:
-        """The subscriptions of this application, and its presubscription rules."""
+        """The methods for the subscriptions of this application and its presubscription rules."""
         import_locked("mirror_sdk.client_groups.async_subscriptions")
         from mirror_sdk.client_groups.async_subscriptions import AsyncSubscriptions
 
@@ -1182,7 +1187,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def notifications(self) -> AsyncNotifications:
-        """The notification channel, its status and the received events."""
+        """The methods for the notification channel, its status and the received events."""
         import_locked("mirror_sdk.client_groups.async_notifications")
         from mirror_sdk.client_groups.async_notifications import AsyncNotifications
 
@@ -1190,7 +1195,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def fleet(self) -> AsyncFleet:
-        """Tables of the state of a whole fleet at one instant."""
+        """The methods that return the state of a whole fleet at one instant as a table."""
         import_locked("mirror_sdk.client_groups.async_fleet")
         from mirror_sdk.client_groups.async_fleet import AsyncFleet
 
@@ -1198,7 +1203,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def plans(self) -> AsyncPlans:
-        """Saved plans, which you can load and apply."""
+        """The methods for saved plans, which you can load and apply."""
         import_locked("mirror_sdk.client_groups.async_plans")
         from mirror_sdk.client_groups.async_plans import AsyncPlans
 
@@ -1206,7 +1211,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def cassettes(self) -> AsyncCassettes:
-        """Cassettes, which record the responses of a service and replay them."""
+        """The methods for cassettes, which record the responses of a service and replay them."""
         import_locked("mirror_sdk.client_groups.async_cassettes")
         from mirror_sdk.client_groups.async_cassettes import AsyncCassettes
 
@@ -1214,7 +1219,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def service(self) -> AsyncMirrorService:
-        """The health and the web page of the service."""
+        """The methods for the health and the web page of the service."""
         import_locked("mirror_sdk.client_groups.async_service")
         from mirror_sdk.client_groups.async_service import AsyncMirrorService
 

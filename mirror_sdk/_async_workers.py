@@ -99,6 +99,6 @@ class AsyncWorker:
 
 
 async def finish_call(made: object) -> None:
-    """Await the result of a callback if it is awaitable, as that of an ``async`` function is."""
+    """Await the result of a callback if it is awaitable, for example because the callback is an ``async`` function."""
     if inspect.isawaitable(made):
         await made

@@ -35,7 +35,7 @@ _OTHER_NAMES = {
 
 
 class WithAttributeSuggestions:
-    """An object with public members that users type: a client or one of its groups of methods."""
+    """The base class of a client and of its groups of methods. It suggests the right name for a wrong one."""
 
     _expression = "client"
     """The expression with which users refer to the object."""
@@ -119,8 +119,8 @@ def _similarity(name: str, parts: list[str], *, is_on_client: bool) -> float:
     """Return how similar the words of a name are to those of a member, in any order and with or without its groups.
 
     A wrong suggestion is worse than no suggestion. The name must therefore also contain the group of the member, with
-    two exceptions. These are members of the owner itself and, if the owner is the client, members of its groups that
-    remove nothing.
+    two exceptions. These are members of the owner itself and, if the owner is the client, those members of its groups
+    that delete nothing.
     """
     words_of_name, own = _words(name), _words(parts[-1])
     is_removing = not _REMOVING.isdisjoint(own)

@@ -95,7 +95,7 @@ class MirrorClient(WithAttributeSuggestions):
     pages and all responses. Each method that sends requests has this argument, which replaces the timeout of the
     client. A call that takes longer raises :class:`CallTimeout`. Two kinds of methods are different:
 
-    - Calls that concern a whole fleet may take long. :meth:`state_frame`, ``client.fleet.snapshot()``,
+    - Calls that concern a whole fleet can take long. :meth:`state_frame`, ``client.fleet.snapshot()``,
       ``client.fleet.dataset()``, ``client.fleet.refresh()`` and :meth:`plan` have no timeout for the whole call unless
       you pass ``timeout``. By default, the client's timeout applies to each request, and in a snapshot to each 64 KiB.
       A plan's ``apply()``, a watch and a recorder run as long as necessary. The client's timeout then applies to each
@@ -119,8 +119,9 @@ class MirrorClient(WithAttributeSuggestions):
     lists their ids. A string that is not the name of a device raises :class:`UnknownDevice`, a :class:`NotFound` that
     lists similar names.
 
-    Calls that only read the mirror cache the id of a name for 30 seconds. Calls that send a request to a device or
-    subscribe look up the name every time, so that a write never reaches a device that had this name before.
+    Calls that only read the mirror cache the id of a name for 30 seconds. Calls that send a request to a device, and
+    calls that subscribe, look up the name every time. Otherwise, a write could reach a device that had this name
+    earlier.
 
     In the examples, ``light`` and ``station`` are devices, ``simulator`` is an :class:`Simulator` and ``folder``
     is a ``Path``.
@@ -162,7 +163,10 @@ class MirrorClient(WithAttributeSuggestions):
         self._hold(session)
 
     def _hold(self, session: ClientSession) -> None:
-        """Store the objects that all methods share. A client for tests passes its own session."""
+        """Store the session and the other objects that all methods share.
+
+        Clients for tests pass a session of their own.
+        """
         self._session = session
         session.client = ref(self)  # weak, so that a client that is no longer used can be deleted
         self._tables = TableReader(session)
@@ -215,11 +219,11 @@ class MirrorClient(WithAttributeSuggestions):
         max_snapshot_bytes: int = DEFAULT_MAX_SNAPSHOT_BYTES,
         max_retries: int = DEFAULT_MAX_RETRIES,
     ) -> Self:
-        """Return a client that uses a cassette until it is closed; see ``client.cassettes.use()``.
+        """Return a client that records or replays a cassette until it is closed; see ``client.cassettes.use()``.
 
         To replay a cassette, the client needs no service, address or access key. You can therefore distribute a
-        notebook with its cassette and run it anywhere. To record, the client gets its address and key like a client of
-        :meth:`from_env`, and the file is written when the client is closed.
+        notebook with its cassette and run it anywhere. To record, the client reads its address and key from the
+        environment, like :meth:`from_env`. The file is written when the client is closed.
 
         Args:
             path: The file of the cassette.
@@ -479,7 +483,7 @@ class MirrorClient(WithAttributeSuggestions):
     ) -> None:
         """End the subscription to a resource. It is not an error if the subscription or the resource does not exist.
 
-        The arguments and all other errors are those of :meth:`subscribe`.
+        The arguments and all other errors are the same as for :meth:`subscribe`.
 
         >>> client.subscribe(station, "/3303/0/5700")
         >>> client.unsubscribe(station, "/3303/0/5700")
@@ -661,9 +665,9 @@ class MirrorClient(WithAttributeSuggestions):
         """Record the notification log in a separate thread, until you stop the recorder.
 
         The recording is a folder of Parquet files. pandas, Arrow, DuckDB, Polars and Dask can read it as one table at
-        any time, except for the last ``rotate_seconds`` at most. A second folder (``_run.parquet.mirror``) contains
-        these newest events, and the state tables at the beginning and after each loss. Copy and remove both folders
-        together. :class:`mirror_sdk.recording.Recording` reads both.
+        any time. This table does not contain the newest events, from at most the last ``rotate_seconds``. A second
+        folder (``_run.parquet.mirror``) contains them, and the state tables at the beginning and after each loss of
+        events. Copy and remove both folders together. :class:`mirror_sdk.recording.Recording` reads both.
 
         If a recorder was stopped or killed, start another one with the same folder. It continues after the last
         recorded entry. The service usually stores entries for one day. If it has already deleted some entries, the
@@ -692,9 +696,9 @@ class MirrorClient(WithAttributeSuggestions):
             OSError: The folder cannot be written.
             RecordingDamaged: A file of the recording was changed or damaged. The message contains its name.
             TypeError: A string was passed instead of a list of strings.
-            InvalidValue: The folder contains another recording or other files, or another recorder is using it. Another
-                cause is an argument that is not a valid size, time or pattern, or ``subscribe`` if the key would have
-                too many rules.
+            InvalidValue: The folder contains another recording or other files, or another recorder is using it. The
+                error is also raised if a size, a time or a pattern is not valid, or if the key would have too many
+                rules because of ``subscribe``.
 
         >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
         ...     print(client.subscriptions.rules.list())
@@ -976,7 +980,8 @@ class MirrorClient(WithAttributeSuggestions):
         Args:
             instant: The time: a datetime with a time zone, a string such as ``attrs["mirror"]["oldest_at"]``, or a
                 duration before the current time, such as ``"2h"`` or a timedelta.
-            devices: The devices. This argument and those below are the ones of ``client.fleet.snapshot()``.
+            devices: The devices. This argument and the following ones have the same meaning as in
+                ``client.fleet.snapshot()``.
             paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
             endpoint_type: Select only devices of this endpoint type.
@@ -1074,13 +1079,13 @@ class MirrorClient(WithAttributeSuggestions):
         """Return the values before and after an interval, in one row for each resource reported in the interval.
 
         The columns are those of :meth:`mirror_sdk.recording.Recording.changes`. ``attrs["mirror"]["complete"]`` is
-        false if the interval contains a gap. The call sends several requests. A value that arrives between them may be
-        counted in ``observations`` but be missing in the ``after`` columns, or the reverse.
+        false if the interval contains a gap. The call sends several requests. A value that arrives between two of them
+        might be counted in ``observations`` but be missing from the ``after`` columns, or vice versa.
 
         Args:
             begin: Return only changes after this time. See :meth:`history` for the accepted forms.
             end: Return only changes up to this time. The default is the current time.
-            devices: The devices. This argument and those below are the ones of :meth:`history`.
+            devices: The devices. This argument and the following ones have the same meaning as in :meth:`history`.
             paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             state: Select only devices that are in this state now: ``registered`` or ``deregistered``.
             endpoint_type: Select only devices of this endpoint type.
@@ -1146,7 +1151,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def devices(self) -> Devices:
-        """The devices of the directory, with their attributes, connections and resources."""
+        """The methods for the devices in the directory, with their attributes, connections and resources."""
         import_locked("mirror_sdk.client_groups.devices")
         from mirror_sdk.client_groups.devices import Devices
 
@@ -1154,7 +1159,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def requests(self) -> Requests:
-        """The requests to devices that this application has sent."""
+        """The methods for the requests that this application has sent to devices."""
         import_locked("mirror_sdk.client_groups.requests")
         from mirror_sdk.client_groups.requests import Requests
 
@@ -1162,7 +1167,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def subscriptions(self) -> Subscriptions:
-        """The subscriptions of this application, and its presubscription rules."""
+        """The methods for the subscriptions of this application and its presubscription rules."""
         import_locked("mirror_sdk.client_groups.subscriptions")
         from mirror_sdk.client_groups.subscriptions import Subscriptions
 
@@ -1170,7 +1175,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def notifications(self) -> Notifications:
-        """The notification channel, its status and the received events."""
+        """The methods for the notification channel, its status and the received events."""
         import_locked("mirror_sdk.client_groups.notifications")
         from mirror_sdk.client_groups.notifications import Notifications
 
@@ -1178,7 +1183,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def fleet(self) -> Fleet:
-        """Tables of the state of a whole fleet at one instant."""
+        """The methods that return the state of a whole fleet at one instant as a table."""
         import_locked("mirror_sdk.client_groups.fleet")
         from mirror_sdk.client_groups.fleet import Fleet
 
@@ -1186,7 +1191,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def plans(self) -> Plans:
-        """Saved plans, which you can load and apply."""
+        """The methods for saved plans, which you can load and apply."""
         import_locked("mirror_sdk.client_groups.plans")
         from mirror_sdk.client_groups.plans import Plans
 
@@ -1194,7 +1199,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def cassettes(self) -> Cassettes:
-        """Cassettes, which record the responses of a service and replay them."""
+        """The methods for cassettes, which record the responses of a service and replay them."""
         import_locked("mirror_sdk.client_groups.cassettes")
         from mirror_sdk.client_groups.cassettes import Cassettes
 
@@ -1202,7 +1207,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     @lazy_property
     def service(self) -> MirrorService:
-        """The health and the web page of the service."""
+        """The methods for the health and the web page of the service."""
         import_locked("mirror_sdk.client_groups.service")
         from mirror_sdk.client_groups.service import MirrorService
 

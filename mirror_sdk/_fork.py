@@ -71,10 +71,10 @@ class lazy_property(property, Generic[T_co]):  # noqa: N801 - lower case like it
 
 
 def import_locked(*modules: str) -> None:
-    """Import modules on demand, and delay forks of other threads until the imports have ended.
+    """Import modules. If another thread forks the process in the meantime, its fork waits until the imports have ended.
 
-    Without the delay, a module that another thread is importing would stay incomplete and locked in the child process,
-    and importing it there would wait forever.
+    A fork during an import would leave the module incomplete and locked in the child process. Importing it there would
+    then wait forever.
 
     Raises:
         ImportError: One of the modules, or a package that it needs, is not installed.
@@ -102,7 +102,10 @@ class Connections:
         self._sockets: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def note(self, stream: Any) -> None:
-        """Store the connection of a response. ``stream`` is its ``network_stream`` of httpx, or ``None``."""
+        """Store the connection of a response.
+
+        ``stream`` is the httpx extension ``network_stream`` of the response, or ``None``.
+        """
         if stream is None or stream in self._sockets:
             return
         with suppress(OSError):  # the connection is already closed

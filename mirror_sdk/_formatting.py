@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def visible(text: str) -> str:
-    r"""Return the text with invisible characters, and those that control a terminal, as escapes such as ``\x1b``.
+    r"""Replace invisible characters, and characters that control a terminal, by escapes such as ``\x1b``.
 
     In a string that is not in the Unicode form NFC, combining characters are escaped, too.
 
@@ -55,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str) -> str:
-    """Return the text like :func:`visible`, but cut it after 2000 characters."""
+    """Replace characters in the same way as :func:`visible`, and cut the result after 2000 characters."""
     displayed = visible(text[: _LONGEST_LINE + 1])
     return displayed if len(text) <= _LONGEST_LINE else f"{displayed[:_LONGEST_LINE]}…"
 
@@ -72,11 +72,11 @@ def without_key(text: str, key: str) -> str:
 
 
 def without_formula(cell: str) -> str:
-    """Return a cell that a spreadsheet does not interpret as a formula, with an apostrophe in front if necessary.
+    """Return the content of a cell, with an apostrophe in front if a spreadsheet would interpret it as a formula.
 
-    A cell could be a formula if it begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a line end, and is not a
-    number. If such a cell already begins with apostrophes, it gets another one, so that :func:`with_formula` can
-    restore it.
+    A spreadsheet may do so if the cell is not a number and begins with ``=``, ``{=``, ``+``, ``-``, ``@``, a tab or a
+    line end. A cell that begins with apostrophes and then one of these characters also gets another apostrophe, so that
+    :func:`with_formula` can restore it.
     """
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
 
@@ -134,7 +134,9 @@ def _single(number: float) -> float:
 
 
 def html_cell(html: str, *, tag: str = "td", is_number: bool = False) -> str:
-    """Return a cell of an HTML table. Ids, paths and times stay in one line, which a notebook would break at a hyphen.
+    """Return a cell of an HTML table.
+
+    Ids, paths and times are not wrapped, because a notebook would break them at hyphens.
 
     Args:
         html: The content of the cell as HTML. An empty string is displayed as a missing value.
@@ -156,7 +158,7 @@ def html_table(columns: Sequence[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def display_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of devices in a form in which they can be displayed together.
+    """Return a name to display for each device, so that users can distinguish the devices.
 
     If names differ only in case or Unicode form, the beginning of the device id is appended to each of them. It is long
     enough to distinguish the devices.

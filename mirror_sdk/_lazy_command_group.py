@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command with the name in the first argument, and the remaining arguments.
+        """Return the command that the first argument names, and the remaining arguments.
 
         Raises:
             UsageError: There is no such command. The message suggests similar names.
@@ -96,7 +96,10 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return the help in the width that click would use, without the import of :mod:`shutil` for the width."""
+        """Return the help in the width that click would use.
+
+        Unlike click, this method does not import :mod:`shutil`.
+        """
         if ctx.terminal_width is None:
             widest = ctx.max_content_width or _WIDEST
             ctx.terminal_width = max(min(_columns(), widest) - _MARGIN, _NARROWEST)
@@ -107,7 +110,10 @@ class LazyGroup(click.Group):
         click.Group(commands=self.listed()).format_commands(ctx, formatter)
 
     def listed(self) -> dict[str, click.Command]:
-        """Return commands with only a name and a help, which is read from compiled modules without running them."""
+        """Return commands that have only a name and a help text.
+
+        The help is read from compiled modules, which are not run.
+        """
         return {
             name: click.Command(name, help=helps.get(name))
             for module, names in self._modules.items()

@@ -53,7 +53,7 @@ def device_ids(table: DeviceTable, argument: str) -> list[str]:
 def resource_keys(table: DeviceTable, path: str | None, argument: str) -> list[ResourceKey]:
     """Return the distinct resources in the rows of a table. ``path`` replaces the paths of the rows.
 
-    The errors are those of :func:`device_ids`.
+    The function raises the same errors as :func:`device_ids`.
     """
     if path is not None:
         return [(device, path) for device in device_ids(table, argument)]
@@ -130,7 +130,7 @@ def raise_first(named: Sequence[ResourceKey], errors: Sequence[MirrorError | Non
 def named_rows(table: DeviceTable, names: Sequence[str], argument: str) -> pd.DataFrame:
     """Return these columns or index levels of all rows. Each cell must be a string.
 
-    The errors are those of :func:`device_ids`.
+    The function raises the same errors as :func:`device_ids`.
     """
     columns = _columns(table, names, argument)
     for name in names:

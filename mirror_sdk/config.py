@@ -17,7 +17,7 @@ from mirror_sdk.errors import ConfigError
 HOST_VARIABLE = "API_HOST"
 KEY_VARIABLE = "API_KEY"
 PAGE_VARIABLE = "API_PAGE"
-"""The variable with the address of a web page that requires no access key; see :func:`page_address`."""
+"""The environment variable with the address of a web page that requires no access key; see :func:`page_address`."""
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 """The default address of ``mirror-server demo`` and ``mirror-server run`` on this machine."""
 _MARK_LENGTH = 16
@@ -35,7 +35,7 @@ class ClientSettings:
 
     @classmethod
     def of(cls, base_url: str, api_key: str) -> ClientSettings:
-        """Return settings after checking the arguments and completing the address; see :func:`read_base_url`.
+        """Check the arguments, complete the address and return the settings; see :func:`read_base_url`.
 
         Raises:
             ConfigError: An argument is not valid.
@@ -46,7 +46,7 @@ class ClientSettings:
     def load(
         cls, base_url: str | None = None, api_key: str | None = None, environ: Mapping[str, str] = os.environ
     ) -> ClientSettings:
-        """Return settings whose missing arguments come from the variables ``API_HOST`` and ``API_KEY``.
+        """Return settings. The environment variables ``API_HOST`` and ``API_KEY`` replace missing arguments.
 
         An empty variable counts as missing.
 
@@ -70,7 +70,7 @@ class ClientSettings:
 
 
 def read_base_url(address: object, name: str = "base_url", example: str = "https://mirror.example.com") -> str:
-    """Return the full form of an address, without a slash at the end.
+    """Return an address with its scheme and without a slash at the end.
 
     An address without a scheme gets ``http`` if it is a loopback address, such as ``localhost:8080``. Otherwise, it
     gets ``https``, so a missing scheme never sends a key unencrypted.

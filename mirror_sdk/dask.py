@@ -1,4 +1,4 @@
-"""Dask DataFrames of a fleet or a history larger than memory. Each partition contains a range of device ids."""
+"""Dask DataFrames for a fleet or a history that does not fit into memory. Each partition has a range of device ids."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ def __dir__() -> list[str]:
 
 
 _MAX_RETRIES = 11
-"""The number of retries of a rejected request, which take about two minutes. A service sends only a few snapshots at
-the same time, and a cluster has many workers.
+"""The number of retries of a rejected request.
+
+Together, they take about two minutes. So many are needed because a service sends only a few snapshots at the same time,
+and a cluster has many workers.
 """
 _MAX_PARTITIONS = 10_000
 _Loaded: TypeAlias = tuple[list[pa.Table], dict[str, object]]
@@ -165,7 +167,7 @@ def read_history(
     range. A gap is in the partition in which it begins.
 
     Args:
-        base_url: The address of the service. This argument and the ones that are not explained here are those of
+        base_url: The address of the service. Arguments that are not fully explained here have the same meaning as in
             :func:`read_mirror`.
         api_key: The access key.
         begin: Return only events at or after this time, which needs a time zone. ``None`` returns the whole stored
@@ -335,8 +337,8 @@ class _HistoryPartition(_ServicePartition):
 def _own_rows(table: pa.Table, *, is_first: bool, begin: datetime | None) -> pa.Table:
     """Return only the rows that belong to this partition, so that each gap is in exactly one partition.
 
-    The service returns a gap for each interval that it overlaps, and gaps of the service for each device range.
-    ``is_first`` is true for the first device range, and ``begin`` is ``None`` for the first interval.
+    The service returns a gap once for each interval that the gap overlaps. It returns its own gaps once for each device
+    range. ``is_first`` is true for the first device range, and ``begin`` is ``None`` for the first interval.
     """
     if not is_first:
         table = table.filter(table["device_id"].is_valid())

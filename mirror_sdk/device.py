@@ -86,9 +86,9 @@ class DeviceObject(_Unread, Mapping[str, Resource], JsonForm):
 
     @classmethod
     def from_wire(cls, wire: wire_object.DeviceObjectBody, client: SupportsHistory[Any] | None = None) -> DeviceObject:
-        """Return the device object of a response.
+        """Create a device object from a response of the service.
 
-        A payload that does not match its declaration becomes an opaque value.
+        If a payload does not match the declaration of its resource, the value is opaque (``bytes``).
 
         Args:
             wire: The response of the service.
@@ -230,7 +230,7 @@ class DeviceList(Sequence[Device], JsonForm):
     """A list of devices in the order of the directory.
 
     The index is a position or an endpoint name: ``devices["light-01"]`` is the same as ``devices.by_name("light-01")``.
-    Notebooks complete the names. A slice is also a ``DeviceList``.
+    Notebooks offer the names for completion. A slice is also a ``DeviceList``.
     """
 
     def __init__(self, devices: Iterable[Device]) -> None:

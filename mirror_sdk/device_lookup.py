@@ -1,12 +1,13 @@
 """Lookup of the devices that a caller passes as an id, an endpoint name, or an object that contains an id.
 
-A string of 32 hexadecimal digits is always a device id, and needs no request. A device with such a name is never found
-by it, so no device can impersonate another one. The client looks up any other string in the directory, first as an id
-and then as an endpoint name. If several devices have the name, the registered one is selected. If none or several of
-them are registered, the call fails with :class:`~mirror_sdk.AmbiguousName`.
+A string of 32 hexadecimal digits is always a device id, and needs no request. If the endpoint name of a device looks
+like an id, the device cannot be found by that name. No device can therefore impersonate another one. The client looks
+up any other string in the directory, first as an id and then as an endpoint name. If several devices have the name, the
+registered one is selected. If none or several of them are registered, the call fails with
+:class:`~mirror_sdk.AmbiguousName`.
 
 For calls that only read the mirror, a client caches the result for half a minute. Calls that send a request to a device
-or subscribe look up the name every time, because another device may have taken over the name.
+or subscribe look up the name every time, because the name might belong to another device by then.
 
 This module performs no I/O. Its generators yield requests, which the client sends.
 """
@@ -225,7 +226,7 @@ def require_known(device_ids: Sequence[str]) -> Flow[None]:
 def ids_of(names: NameCache, devices: DevicesLike, argument: str, *, refresh: bool = True) -> Flow[list[str]]:
     """Return the ids of devices in the same order. All names are looked up together.
 
-    This function raises the errors of :func:`id_of`, and:
+    This function raises the errors of :func:`id_of` and the following ones.
 
     Raises:
         InvalidValue: A string is empty, or a row of a table has no device.
@@ -301,7 +302,7 @@ def resolve_names(names: NameCache, texts: Iterable[str], *, refresh: bool = Tru
 
 
 def lookup_failures(found: LookupResult) -> Flow[dict[str, str]]:
-    """Return the reason in words for each string that does not match exactly one device."""
+    """Return a sentence for each string that does not match exactly one device, which explains why."""
     reasons = {}
     if found.unknown:
         reasons = yield from _search(found.unknown, (yield from _endpoint_names()))
@@ -361,7 +362,10 @@ def unknown_device(texts: Sequence[str], known: Collection[str]) -> Flow[Unknown
 
 
 def _search(texts: Sequence[str], known: Collection[str]) -> Flow[dict[str, str]]:
-    """Return the reason in words why each string matches no device, with similar known names for the first strings."""
+    """Return a sentence for each string, which explains why no device matches.
+
+    For the first ones, it lists similar names.
+    """
 
     def find() -> dict[str, str]:
         reasons = {text: f"no device has the id or endpoint name {text!r}" for text in texts}

@@ -120,7 +120,7 @@ class CassetteDamaged(MirrorError):
 
 
 class NotRecorded(MirrorError):
-    """The cassette has no response to this request, because the request was not sent while it was recorded.
+    """The cassette has no response to this request, because the request was not sent during the recording.
 
     The message contains the name of the cassette and the request.
     """
@@ -155,7 +155,7 @@ class CallTimeout(ConnectionFailed, TimeoutError):
 
 
 class UnexpectedResponse(MirrorError):
-    """The response is not a valid response of this service.
+    """The response is not one that a device state mirror would send.
 
     Usually ``base_url`` is the address of another program, so check it.
     """
@@ -265,8 +265,8 @@ class PreconditionFailed(APIError):
     Read the object again and repeat the call.
 
     Attributes:
-        resource: The current state of the resource, after a write with ``if_match``. To write anyway, pass
-            ``if_match=error.resource``. The attribute is ``None`` if the service does not return the resource.
+        resource: The current state of the resource, if the failed call was a write with ``if_match``. To write anyway,
+            pass ``if_match=error.resource``. The attribute is ``None`` if the service does not return the resource.
     """
 
     resource: Resource | None = None
@@ -350,7 +350,7 @@ class ExecuteRejected(DeviceRequestRejected):
 
 
 class DeviceUnavailable(DeviceRequestFailed):
-    """The device deregistered, was not reachable or did not respond. It is unknown whether the device acted."""
+    """The device deregistered, was not reachable or did not respond. It may nevertheless have executed the request."""
 
 
 class GapWarning(UserWarning):
@@ -361,15 +361,24 @@ class GapWarning(UserWarning):
 
 
 class CompatibilityWarning(UserWarning):
-    """The service sent data that this version does not know. The client stored it without interpreting it."""
+    """The service sent notifications that this version of the client cannot interpret.
+
+    The client returns them unchanged.
+    """
 
 
 class SnapshotWarning(UserWarning):
-    """A snapshot was read device by device, or in full instead of only the changes, so it is not as requested."""
+    """The service could not send the requested snapshot, so the client fetched the devices in another way.
+
+    It fetched them one by one, or it fetched all devices instead of only the changes.
+    """
 
 
 class NotSubscribedWarning(UserWarning):
-    """No rule and no subscription of this access key covers a path to record, so its values do not arrive."""
+    """A path that is to be recorded is not covered by any rule or subscription of this access key.
+
+    The recording will therefore not contain values of this path.
+    """
 
 
 class EmptyTableWarning(UserWarning):
@@ -377,10 +386,10 @@ class EmptyTableWarning(UserWarning):
 
 
 class UnitWarning(UserWarning):
-    """The numbers of a resource have several units, or the unit of some of the numbers is unknown.
+    """The values of a resource in a table do not all have the same unit, or the unit of some of them is unknown.
 
-    A device reports its unit in resource 5701, and can change it. Before the first value of that resource, the unit is
-    unknown.
+    A device reports the unit of a sensor in resource 5701, and can change it. Until the device has reported that
+    resource, the unit is unknown.
     """
 
 
@@ -431,7 +440,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
     ("TIMEOUT", "GET"): "the device did not respond in time; try again later",
     ("TIMEOUT", "POST"): "the device did not respond in time; whether it acted is unknown",
 }
-"""The reason and the next step for reads and executions, for which the text for writes does not fit."""
+"""The reason and the next step for failed reads and executions, if those for writes do not apply to them."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
 _LISTING = re.compile(r"\bGET /v2/endpoints/(\w+) lists")

@@ -50,12 +50,12 @@ class Event(JsonForm):
         device_id: The id of the device.
         endpoint_name: The endpoint name of the device.
         path: The resource path. For an async response, it is the path of the request.
-        unit: The declared unit of the number. The device may report another unit in resource 5701, which is in its
+        unit: The declared unit of the number. The device can report another unit in resource 5701. That unit is in its
             device object, in the tables of ``client.notifications.events_frame`` and in recordings.
         value: The new value of an observation, or the value in a response. If the service does not send the path of an
             async response, a string is not decoded.
-        changed_at: The time at which the value changed, according to the device. For other kinds, it is the time of the
-            event.
+        changed_at: For an observation, the time at which the value changed, according to the device. For other kinds,
+            it is the time of the event.
         async_id: The async-id of the request that a response belongs to.
         status: The status of an async response.
         category: The cause of the failure if the device request failed.
@@ -133,7 +133,7 @@ def every_event(_: Event) -> bool:
 
 
 def unreadable_keys(events: Iterable[Event]) -> set[str]:
-    """Return the names of the lists of a message in which an entry could not be read."""
+    """Return the names of those lists in a message that contain an unreadable entry."""
     return {event.content.key for event in events if isinstance(event.content, Unreadable)}
 
 
@@ -216,7 +216,10 @@ def utc_now() -> datetime:
 
 
 def instant_of(milliseconds: int | None) -> datetime | None:
-    """Return the time of a ``timestamp`` of the wire, or ``None`` if the entry has no timestamp."""
+    """Convert the ``timestamp`` of a log entry, in milliseconds, to a time.
+
+    Return ``None`` if the entry has no timestamp.
+    """
     if milliseconds is None:
         return None
     try:

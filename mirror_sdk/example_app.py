@@ -77,7 +77,7 @@ def run(environ: Mapping[str, str]) -> None:
 
 @contextmanager
 def listening(environ: Mapping[str, str]) -> Iterator[Iterator[Event]]:
-    """Return the events of the application, which is subscribed to the resources within the ``with`` block.
+    """Return an iterator of events. Within the ``with`` block, the application is subscribed to the resources.
 
     Raises:
         ConfigError: A variable is missing or not valid.

@@ -1,4 +1,4 @@
-"""Functions for the notebooks of this package, and the mirror that they use."""
+"""Functions for the notebooks of this package, such as one that starts a mirror for them."""
 
 from __future__ import annotations
 
@@ -58,9 +58,10 @@ def copy(folder: Path | str = "mirror-notebooks") -> list[Path]:
 def connect() -> MirrorClient:
     """Return a client of the mirror at ``API_HOST`` with the key ``API_KEY``, or start a mirror if none is running.
 
-    A mirror is started if ``API_HOST`` is not set, or if it is an address of this machine at which nothing responds. A
-    line is printed in this case. The mirror has twelve simulated devices and ends with this program. Until then,
-    ``API_HOST`` and ``API_KEY`` of this program contain its address and key, so that other clients use it, too.
+    A mirror is started if ``API_HOST`` is not set, or if it is an address of this machine at which nothing responds.
+    The function prints a line if it starts a mirror. The mirror has twelve simulated devices and ends with this
+    program. Until then, ``API_HOST`` and ``API_KEY`` of this program contain its address and key, so that other clients
+    use it, too.
 
     If ``API_HOST`` is another machine that does not respond, no mirror is started, because requests for real devices
     must not reach simulated ones. The first call then raises :class:`ConnectionFailed`.

@@ -19,7 +19,7 @@ class ReportedValue(JsonForm):
     Attributes:
         value: The value.
         reported_at: The time at which the mirror received the value.
-        expires_at: The time until which the value is fresh, or ``None`` if the device sent no expiry.
+        expires_at: The time until which the value is fresh, or ``None`` if the device did not send this time.
         origin: The reason why the device sent the value: ``read``, ``subscription`` or ``auto_observation``. It is
             ``None`` if the service does not return it.
         revision: The number of the change in the mirror that stored the value. It is ``None`` if the service does not

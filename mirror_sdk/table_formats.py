@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def to_pandas(tables: list[pa.Table], metadata: Mapping[str, object], *, tz: str | None = None) -> pd.DataFrame:
     """Convert the chunks of a table to a pandas DataFrame.
 
-    The arguments and errors are those of :func:`convert_tables`.
+    The arguments and errors are the same as for :func:`convert_tables`.
     """
     from mirror_sdk.arrow_tables.columns import concat_columns
     from mirror_sdk.frames.columns import frame_of

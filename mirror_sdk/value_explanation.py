@@ -1,4 +1,4 @@
-"""Explanations in words why a resource has its current value. They use the state, the directory and the rules.
+"""Explanations of why a resource has its current value. They use the state, the directory and the rules.
 
 This module sends no requests.
 """
@@ -43,11 +43,11 @@ _LATER_CHANGES = {
 }
 _METHODS = {"GET": "A read", "PUT": "A write", "POST": "An execution"}
 _UNITS = ((86400, "day", "days"), (3600, "hour", "h"), (60, "minute", "min"))
-"""The units of time: seconds, the name in "3 hours ago", and the name in "every 3 h"."""
+"""The units of time. Each has its length in seconds, its name in "3 hours ago", and its name in "every 3 h"."""
 _FEWEST_PAUSES = 5
 """The minimum number of pauses. A light that was switched only a few times does not report at regular intervals."""
 _SAME_CONTACT = timedelta(seconds=1)
-"""The time within which several values belong to one contact, because a device that wakes up may send several."""
+"""Values that arrive within this time belong to one contact, because a device that wakes up may send several values."""
 _LATE_FACTOR = 3
 """The factor after which a pause is too long. Devices report only changes, so twice the longest pause is normal."""
 
@@ -103,7 +103,7 @@ class Facts:
 
     @property
     def protocols(self) -> str:
-        """The protocols of a real device in words, or an empty string for a simulated device."""
+        """The protocols of a real device as a phrase, or an empty string for a simulated device."""
         connection = self.connection
         return connection.way if connection is not None and connection.lwm2m_version is not None else ""
 
@@ -124,7 +124,7 @@ class Facts:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether a real device that never sleeps did not receive the last request."""
+        """Whether the device is real, is not in queue mode and did not receive the last request."""
         return bool(self.protocols) and not self.device.queue_mode and not self.is_reachable
 
     @property
@@ -167,7 +167,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation(JsonForm):
-    """An explanation in words why a resource has its current value.
+    """An explanation, in sentences, of why a resource has its current value.
 
     Attributes:
         title: The name of the resource and of its device.
@@ -191,7 +191,7 @@ class Explanation(JsonForm):
 
 
 def explain(facts: Facts) -> Explanation:
-    """Explain in words why a resource has its current value.
+    """Return an explanation of why a resource has its current value.
 
     Raises:
         UnknownResource: The device never had this resource. The message lists similar paths.
@@ -396,7 +396,7 @@ def _sent_changes(facts: Facts) -> str:
 
 
 def _when(instant: datetime | None, now: datetime) -> str:
-    """Format a time, and how long before the service's response it was."""
+    """Return a time as text, followed by its age at the time of the service's response."""
     if instant is None:
         return "an unknown time"
     seconds = max(int((now - instant).total_seconds()), 0)
@@ -407,6 +407,6 @@ def _when(instant: datetime | None, now: datetime) -> str:
 
 
 def _span(pause: timedelta) -> str:
-    """Format a pause in the largest unit of which it contains at least 2, to limit the rounding error."""
+    """Format a pause in the largest time unit that fits into it at least twice, to limit the rounding error."""
     seconds = pause.total_seconds()
     return next((f"{seconds / size:.0f} {word}" for size, _, word in _UNITS if seconds >= 2 * size), f"{seconds:.0f} s")

@@ -1,4 +1,4 @@
-"""The hooks by which extensions add routes, settings, storage and other features to the server.
+"""The hooks with which extensions add routes, settings, storage and other features to the server.
 
 The docstring of each hook says when it is called.
 """
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _PROJECT = "mirror_server"
 _GROUP = "mirror_server.extensions"
 SERVER = "the server"
-"""The name of the core of the server in the errors of :func:`require_distinct`."""
+"""The word for the server without its extensions in the errors of :func:`require_distinct`."""
 
 specifies = pluggy.HookspecMarker(_PROJECT)
 extends = pluggy.HookimplMarker(_PROJECT)
@@ -63,7 +63,8 @@ extends = pluggy.HookimplMarker(_PROJECT)
 def needs() -> Sequence[str]:  # type: ignore[empty-body]
     """Return the names of the Python modules from other packages that the extension needs.
 
-    If one of them cannot be imported, a server leaves the extension out. Commands that do not serve still use it.
+    If one of them cannot be imported, the server runs without the extension. Commands that do not start a server, such
+    as those that check or erase a database, still load the extension.
     """
 
 
@@ -96,7 +97,8 @@ def help_topics() -> Mapping[str, str]:  # type: ignore[empty-body]
 def storage() -> Storage:  # type: ignore[empty-body]
     """Return the tables of the extension.
 
-    Called when a database is opened. No other extension may use the same name for its branch of migrations.
+    The hook is called when a database is opened. The name of the branch of migrations must differ from those of all
+    other extensions.
     """
 
 
@@ -104,7 +106,7 @@ def storage() -> Storage:  # type: ignore[empty-body]
 def check_settings(settings: Settings) -> None:
     """Raise :class:`CannotServe` if the server cannot run with these settings.
 
-    Called before a server opens its database.
+    The hook is called before a server opens its database.
     """
 
 
@@ -112,7 +114,7 @@ def check_settings(settings: Settings) -> None:
 def configure_logging(settings: Settings) -> None:
     """Set up :mod:`logging` in the process of a serving command.
 
-    Called before anything is logged.
+    The hook is called before anything is logged.
     """
 
 
@@ -129,7 +131,7 @@ def shared_settings(settings: Settings) -> str:  # type: ignore[empty-body]
 def build(services: Services) -> Sequence[object]:  # type: ignore[empty-body]
     """Build the objects of the extension for one server. :meth:`Services.part` finds each of them by its class.
 
-    Called after the core is built and before anything runs.
+    The hook is called after the core has been built and before anything runs.
 
     Raises:
         CannotServe: The server cannot start with its settings.
@@ -147,31 +149,31 @@ def lead() -> None:
 
 @specifies
 def connect_devices() -> None:
-    """Restore the connections of devices and accept new connections.
+    """Restore the connections to devices, and accept new ones.
 
-    Called after :func:`lead`.
+    The hook is called after :func:`lead`.
     """
 
 
 @specifies
 def disconnect_devices() -> None:
-    """Close the connections of devices. The stored data of the devices remains.
+    """Close the connections to devices. The stored data of the devices remains.
 
-    Called before :func:`resign`.
+    The hook is called before :func:`resign`.
     """
 
 
 @specifies
 def started() -> None:
-    """Start work that needs a running server. Called when the server is ready."""
+    """Start work that needs a running server. The hook is called when the server is ready."""
 
 
 @specifies
 def interrupted() -> None:
     """Prepare for an outage of the storage.
 
-    Let no registration expire until :func:`resumed` is called, because devices cannot renew their registrations while
-    the server cannot store the updates.
+    Do not let any registration expire until :func:`resumed` is called. In the meantime the server cannot store updates,
+    so devices cannot renew their registrations.
     """
 
 
@@ -181,21 +183,21 @@ def resumed(session: Session, since: Instant) -> None:
 
     Args:
         session: The current transaction.
-        since: The time since which nothing could be stored.
+        since: The time at which the outage began. Nothing could be stored after it.
     """
 
 
 @specifies
 def resync() -> None:
-    """Check the state of everything that other processes may have changed.
+    """Bring everything up to date that other processes may have changed.
 
-    Called when signals from other processes may have been missed.
+    The hook is called when this process may have missed signals from other processes.
     """
 
 
 @specifies
 def every_hour(now: Instant) -> None:
-    """Delete data whose retention period is over.
+    """Delete data whose retention period has ended.
 
     Use several short transactions, because each of them delays all other writes.
     """
@@ -205,7 +207,8 @@ def every_hour(now: Instant) -> None:
 def resign() -> None:
     """Stop the work of the leader.
 
-    Called when another process becomes the leader, and when the server stops. It may be called twice.
+    The hook is called when another process becomes the leader, and when the server stops. It may therefore be called
+    twice.
     """
 
 
@@ -226,9 +229,9 @@ def clock_advanced() -> None:
 def values_reported(session: Session, batch: Sequence[ReportedChange]) -> None:
     """Process values that devices reported.
 
-    Called on the writer thread, in the transaction that stores the values. A batch contains the values of one group of
-    changes, which has at most 2,000 changes. An exception rolls the group back. If no extension implements this hook,
-    the server builds no batches.
+    The hook is called on the writer thread, in the transaction that stores the values. The server stores at most 2,000
+    changes in one group, and a batch contains the values of one group. An exception rolls the group back. If no
+    extension implements this hook, the server builds no batches.
     """
 
 
@@ -236,7 +239,7 @@ def values_reported(session: Session, batch: Sequence[ReportedChange]) -> None:
 def write_finished(session: Session, batch: Sequence[FinishedWrite]) -> None:
     """Process writes that succeeded or failed.
 
-    Called in the same way as :func:`values_reported`.
+    The hook is called in the same way as :func:`values_reported`.
     """
 
 
@@ -244,7 +247,7 @@ def write_finished(session: Session, batch: Sequence[FinishedWrite]) -> None:
 def registration_changed(session: Session, batch: Sequence[RegistrationChange]) -> None:
     """Process registrations that started, were updated or ended.
 
-    Called in the same way as :func:`values_reported`.
+    The hook is called in the same way as :func:`values_reported`.
     """
 
 
@@ -252,8 +255,8 @@ def registration_changed(session: Session, batch: Sequence[RegistrationChange]) 
 def devices_deleted(session: Session, device_ids: Sequence[str]) -> None:
     """Delete the data of devices that have not contacted the server for months.
 
-    Called in the transaction that deletes the rows of the devices, before it deletes them. If an operator erases a
-    device, ``erase`` of the object that :func:`storage` returned is called instead.
+    The hook is called in the transaction that deletes the rows of the devices, before it deletes them. If an operator
+    erases a device, ``erase`` of the object that :func:`storage` returned is called instead.
     """
 
 
@@ -263,19 +266,20 @@ def responses_added(
 ) -> None:
     """Process async responses that are appended to the log of an application.
 
-    Called in the same way as :func:`values_reported`.
+    The hook is called in the same way as :func:`values_reported`.
 
     Args:
         session: The current transaction.
         app_id: The id of the application.
         entries: The responses.
-        first_seq: The number of the first response in the log. The other responses have the following numbers.
+        first_seq: The number of the first response in the log. The number of each further response is one higher than
+            that of the response before it.
         at: The time at which the responses were appended.
     """
 
 
 class Handling(NamedTuple):
-    """The handling of a device request by an extension.
+    """The functions with which an extension handles a device request.
 
     Attributes:
         check: A function that is called in the transaction that queues the request. It is not called if the async-id
@@ -296,7 +300,7 @@ class Handling(NamedTuple):
 def device_request(submission: CommandSubmission) -> Handling | None:
     """Return how the extension handles a device request, or ``None`` if the extension does not handle it.
 
-    Called in the view of each device request, before the request is queued.
+    The hook is called in the view of each device request, before the request is queued.
 
     Raises:
         ApiError: The request is rejected.
@@ -307,8 +311,8 @@ def device_request(submission: CommandSubmission) -> Handling | None:
 def blueprints() -> Sequence[Blueprint]:  # type: ignore[empty-body]
     """Return the routes of the extension.
 
-    Called when the Flask app is created. Mark each view with :func:`mirror_server.views.requests.requires`. To add a
-    view to the OpenAPI document, also mark it with :func:`mirror_server.views.description.described`.
+    The hook is called when the Flask app is created. Mark each view with :func:`mirror_server.views.requests.requires`.
+    To add a view to the OpenAPI document, also mark it with :func:`mirror_server.views.description.described`.
     """
 
 
@@ -324,12 +328,12 @@ def extend_openapi(document: dict[str, Any]) -> None:
 
 @specifies
 def demo_settings() -> Mapping[str, Any]:  # type: ignore[empty-body]
-    """Return the settings that ``mirror-server demo`` uses and for which it has no option."""
+    """Return values for settings that ``mirror-server demo`` uses, although the command has no options for them."""
 
 
 @specifies
 def device_address() -> str:  # type: ignore[empty-body]
-    """Return a line with the addresses for devices.
+    """Return a line with the addresses at which devices can reach the server.
 
     A serving command prints it when the server listens, before all other lines.
     """
@@ -357,15 +361,16 @@ def configure_server(config: uvicorn.Config, bridge: ASGIBridge, services: Servi
 
 @specifies(firstresult=True)
 def accept(server: uvicorn.Server, sockets: Sequence[socket.socket]) -> list[asyncio.Server] | None:
-    """Accept connections instead of the HTTP server.
+    """Start accepting connections on the sockets, so that uvicorn does not do so itself.
 
-    Called on the event loop when the server starts to listen.
+    The hook is called on the event loop when the server starts to listen. Return the asyncio servers that accept the
+    connections, or ``None`` to let uvicorn accept them.
     """
 
 
 @specifies(firstresult=True)
 def client_of(environ: dict[str, Any]) -> str | None:
-    """Return an identifier of the client that sent a request, by which its wrong keys are counted.
+    """Return an identifier of the client that sent a request. The server counts the wrong keys of each client.
 
     Without this hook, the address of the connection identifies the client.
     """
@@ -375,15 +380,15 @@ def client_of(environ: dict[str, Any]) -> str | None:
 def locations() -> Mapping[str, str]:  # type: ignore[empty-body]
     """Return the supported schemes of database URLs, each with the ``module:class`` of its ``Location``.
 
-    Called when the extension is loaded.
+    The hook is called when the extension is loaded.
     """
 
 
 @specifies
 def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
-    """Return the path by which to route a request, or ``None`` to use the path of the request.
+    """Return the path that decides which view handles a request, or ``None`` to use the path of the request.
 
-    Called for each request, before routing.
+    The hook is called for each request, before routing.
     """
 
 
@@ -391,7 +396,7 @@ def rewrite_path(environ: dict[str, Any], path: str) -> str | None:
 def response_ready(environ: dict[str, Any], response: Response, route: tuple[str, str], seconds: float) -> None:
     """Inspect or change a response before it is sent.
 
-    Called for each request, on the thread that handles the request. The hook must return within microseconds.
+    The hook is called for each request, on the thread that handles the request. It must return within microseconds.
 
     Args:
         environ: The WSGI environment of the request.
@@ -423,19 +428,19 @@ class Measurement(NamedTuple):
 def measurements() -> Sequence[Measurement]:  # type: ignore[empty-body]
     """Return the current values of metrics.
 
-    Called at each scrape, on a thread that may wait for the database.
+    The hook is called at each scrape, on a thread that may wait for the database.
     """
 
 
 class Erasure(NamedTuple):
-    """The erasure of the data of one device outside the database.
+    """A task that erases the data of one device outside the database.
 
     Attributes:
         rows: The number of rows of each kind.
         is_current: A function that returns whether ``rows`` is still complete. It is called in the transaction that
             erases the device's data in the database.
-        finish: A function that erases the data after that transaction. It returns the reason if this failed. Its
-            argument ``is_alone`` is whether no server runs on the database.
+        finish: A function that erases the data after that transaction. If it fails, it returns the reason. Its argument
+            ``is_alone`` is true if no server is using the database.
     """
 
     rows: Mapping[str, int]
@@ -445,35 +450,38 @@ class Erasure(NamedTuple):
 
 @specifies
 def erasure(database: Database, device_id: str, settings: Settings) -> Erasure:  # type: ignore[empty-body]
-    """Return the erasure of the data of one device outside the database.
+    """Return a task that erases the data of one device outside the database.
 
-    Called by ``mirror-server erase``.
+    ``mirror-server erase`` calls this hook.
     """
 
 
 @specifies
 def check(database: Database, settings: Settings) -> Sequence[Violation]:  # type: ignore[empty-body]
-    """Return the damage to data outside the database.
+    """Check the data outside the database, and return a description of any damage.
 
-    Called by ``mirror-server check`` if the database itself is undamaged.
+    ``mirror-server check`` calls this hook if the database itself is undamaged.
     """
 
 
 @specifies
 def size(database: Database) -> str | None:
-    """Return a line with the size of some data for ``mirror-server check``, or ``None`` for no line."""
+    """Return a line about the size of the extension's data, or ``None`` for no line.
+
+    ``mirror-server check`` prints the line.
+    """
 
 
 @specifies(firstresult=True)
 def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
-    """Parse the conditions on devices in the query string of a request.
+    """Parse those parameters in the query string of a request that select devices.
 
     The first extension that does not return ``None`` parses all of the parameters. Without this hook such parameters
     are rejected. The directory accepts every parameter name. To add a filter to the directory, use
     :func:`device_fields`.
 
     Args:
-        parameters: The parameters that the view does not use itself; at least one.
+        parameters: The parameters that the view does not use itself. There is at least one.
         own: The names of the parameters that the view uses. The error for an unknown parameter lists them.
     """
 
@@ -483,8 +491,9 @@ class DeviceField(NamedTuple):
 
     Attributes:
         name: The name of the field in filters.
-        column: The SQL expression for the value of the field in a row of the table ``devices``. It must not be NULL:
-            ``coalesce((SELECT color FROM colors c WHERE c.device_id = devices.device_id), '')``.
+        column: The SQL expression for the value of the field in a row of the table ``devices``. Its result must not be
+            NULL, so supply a default value if necessary: ``coalesce((SELECT color FROM colors c WHERE c.device_id =
+            devices.device_id), '')``.
         read: A function that parses a value. Its arguments are the name of the filter and the string. It may raise an
             :class:`~mirror_server.core.errors.ApiError`. Without this function, values are strings.
     """
@@ -522,8 +531,8 @@ def describe_devices(  # type: ignore[empty-body]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Return members to add to the devices in the directory, by device id. They replace members with the same name.
 
-    Called in the transaction that reads the devices. A client may send a complete device back, including these
-    members. The directory accepts them if their values are unchanged, and rejects other values.
+    The hook is called in the transaction that reads the devices. A client may send a complete device back, including
+    these members. The directory accepts them if their values are unchanged, and rejects other values.
     """
 
 
@@ -712,7 +721,7 @@ class Broken(NamedTuple):
 def installed() -> Mapping[str, ModuleType | Broken]:
     """Return all installed extensions by name, including extensions that a server leaves out.
 
-    Also registers the schemes of database URLs that the extensions support.
+    The function also registers the schemes of database URLs that the extensions support.
     """
     found: dict[str, ModuleType | Broken] = {}
     # The server also works without the folder of extensions.
@@ -806,8 +815,8 @@ def setting_classes() -> list[type]:
 def load_for_commands() -> Extensions:
     """Load the extensions for commands that use a database.
 
-    Extensions that a server leaves out, because a package is missing, are loaded too. Otherwise the commands could not
-    check and erase the data of these extensions.
+    Unlike a server, the commands also load extensions for which a package is missing. Otherwise they could not check or
+    erase the data of these extensions.
 
     Raises:
         CannotServe: An extension cannot be loaded.

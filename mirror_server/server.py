@@ -48,7 +48,7 @@ class Coordinator:
     several processes, its location names another coordinator class. Methods of that class may be hooks.
 
     Args:
-        services: The server, of which only the database, the settings and the extensions exist yet.
+        services: The server. Only its database, its settings and its extensions exist at this time.
 
     Attributes:
         forward: A function that returns the leader's response to the current request, or ``None`` if this process is
@@ -70,7 +70,7 @@ class Coordinator:
         return True
 
     def join(self) -> None:
-        """Join the other processes. Called after the parts of the server are built."""
+        """Join the other processes. The server calls this method after its parts have been built."""
 
     def start(self) -> None:
         """Make this process the leader, unless another process is the leader.
@@ -118,7 +118,7 @@ class Services:
         slow_reads: The pool of threads for slow reads of views.
         download_slots: The slots that limit how many snapshots and histories are sent at the same time.
         gauges: Functions that return the metrics of the web server.
-        accepts_upgrades: Whether a process that serves this database may accept other protocols than HTTP.
+        accepts_upgrades: Whether some process that serves this database might accept protocols other than HTTP.
         device_request_hooks: The implementations of the hook :func:`mirror_server.hooks.device_request`.
 
     Raises:
@@ -276,7 +276,7 @@ class Services:
             session.put_setting(MANUAL_CLOCK, str(self.clock.now()))
 
     def pause_leading(self) -> None:
-        """Start no new work of the leader until the processes have determined which one is the leader."""
+        """Do not start new work of the leader until the processes have determined which of them is the leader."""
         self._interrupted()
         self.webhooks.stop()
 
@@ -297,7 +297,7 @@ class Services:
         self.log.store_read()
 
     def resync(self) -> None:
-        """Check everything that other processes may have signaled, because some signals may have been missed."""
+        """Check everything that other processes signal, because this process may have missed some signals."""
         self.log.wake_all()
         self.extensions.hook.resync()
         if self.is_leader():
@@ -323,7 +323,10 @@ class Services:
         self._stop_serving()
 
     def _interrupted(self) -> None:
-        """Let no registration expire while nothing can be stored, because devices cannot renew their registrations."""
+        """Prevent registrations from expiring while nothing can be stored.
+
+        In the meantime, devices cannot renew their registrations.
+        """
         self.devices.interrupt()
         self.extensions.hook.interrupted()
 

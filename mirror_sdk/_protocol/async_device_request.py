@@ -106,7 +106,9 @@ class AsyncDeviceRequest(AcceptedRequest):
 
 
 async def wait_for_response(request: AsyncDeviceRequest, timeout_seconds: float) -> bool:
-    """Return whether the response arrived within this time. :func:`warn_of_loss` reports lost entries.
+    """Wait for the response for at most this time, and return whether it arrived.
+
+    This function does not warn if the response may have been lost. Call :func:`warn_of_loss` to do so.
 
     Raises:
         MirrorError: A request failed for a reason that waiting would not fix.

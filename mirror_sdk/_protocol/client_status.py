@@ -59,7 +59,10 @@ class ClientStatus(JsonForm):
         return self.last_response_at is not None and self.failures == 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all attributes and ``is_connected`` for any JSON encoder, with ``last_failure`` as a string."""
+        """Return all attributes and ``is_connected`` as a dictionary that any JSON encoder accepts.
+
+        In it, ``last_failure`` is the text of the error.
+        """
         return {**JsonForm.to_dict(self), "is_connected": self.is_connected}
 
     def __repr__(self) -> str:

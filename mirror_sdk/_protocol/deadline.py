@@ -9,14 +9,14 @@ from typing import Self
 from mirror_sdk._arguments import seconds
 
 PROGRESS_BYTES = 64 * 1024
-"""The number of bytes of a long response after whose arrival the time limit restarts."""
+"""The time limit of a long response restarts each time this number of bytes has arrived."""
 _LEAST_SECONDS = 0.001
 _EARLY_SECONDS = 0.01
 """The tolerance for timers that end too early, in seconds. Without it, a loop would have to wait a second time."""
 
 
 class Deadline(float):
-    """The maximum duration of a call in seconds, which also knows how much of it is left.
+    """The time limit of a call in seconds. The object also computes the remaining time.
 
     As a number, a deadline is the total duration, so it can be passed as any timeout, including those of httpx. Each
     method passes its deadline on, so that all requests of a call end at the same time.
@@ -83,7 +83,7 @@ def wait_of(timeout: object) -> Deadline | None:
 
 
 def left_of(limit_seconds: float) -> float:
-    """Return the remaining seconds of a limit, which may be a deadline or a plain number."""
+    """Return the remaining seconds of a time limit. If the limit is a plain number, return that number."""
     return limit_seconds.left if isinstance(limit_seconds, Deadline) else limit_seconds
 
 

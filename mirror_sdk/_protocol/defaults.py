@@ -9,7 +9,10 @@ DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
 """The maximum size of a snapshot in bytes, which is enough for about a million devices."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
-"""The maximum delay in seconds of the 202 of a single request for its response. Most devices respond sooner."""
+"""The maximum time in seconds for which the service may delay the 202 of a single request.
+
+During this time, the service waits for the device's response, to include it in the 202. Most devices respond sooner.
+"""
 MAX_ERRORS = 100
 MAX_FETCH_SECONDS = 25.0
 """The maximum duration of fetching the current entries, because new ones may arrive as fast as they are read."""

@@ -1,4 +1,4 @@
-"""A buffer of events that the reader has received and the program has not, and the program's position in the log.
+"""A buffer of received events that the program has not read yet, and the program's position in the log.
 
 This module does not wait and performs no I/O.
 """
@@ -21,7 +21,7 @@ from mirror_sdk.wire.log_entries import Batch
 class Patience:
     """The limits of a wait for an event. One applies while the service responds, the other one during an outage.
 
-    An outage does not count as time without events. After it, that time starts again.
+    An outage does not count as time without events. When the outage ends, the waiting time starts again.
 
     Args:
         idle_seconds: The maximum waiting time in seconds while the service responds.
@@ -40,7 +40,7 @@ class Patience:
 
     @property
     def left_seconds(self) -> float:
-        """The remaining seconds of the current limit. The number is negative when the limit is over."""
+        """The seconds until the current limit is reached. The number is negative after that."""
         return self._ends_at - self._clock()
 
     def poll_limit_seconds(self, hold_seconds: float) -> float:

@@ -315,8 +315,8 @@ class Events(Iterator[Event]):
         """The number of the last log entry that was read. Pass it as ``after=`` to continue after it later.
 
         The position is exact after each event, and includes events that filters leave out. Before the first event, it
-        is the start of the iterator. If the service does not number each entry (``Event.seq``), the position advances
-        only after the last event of a message.
+        is the position at which the iterator starts. If the service does not number each entry (``Event.seq``), the
+        position advances only after the last event of a message.
         """
         return self._buffer.position
 
@@ -414,12 +414,12 @@ class Watch:
 
     @property
     def last_failure(self) -> MirrorError | None:
-        """The failure of the last poll, which the watch repeats, or ``None`` if the poll succeeded."""
+        """The error of the last poll, or ``None`` if that poll succeeded. After an error, the watch polls again."""
         return self._reader.last_failure
 
     @property
     def errors(self) -> tuple[Exception, ...]:
-        """The newest 100 errors of the callback and of the watch, oldest first."""
+        """The last 100 errors that the callback raised or that occurred in the watch itself, with the oldest first."""
         return tuple(self._errors)
 
     def stop(self, timeout: float = 10.0) -> None:

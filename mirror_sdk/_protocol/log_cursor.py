@@ -29,7 +29,8 @@ from mirror_sdk.wire.log_entries import NOTHING, Batch, Entries, Gap
 
 CURSOR_BEYOND_LOG = "CURSOR_BEYOND_LOG"
 _CUT_SECONDS = 2.0
-"""A poll that fails after this time was probably ended by a proxy, because the service reports failures earlier."""
+"""If a poll fails after this time, a proxy has probably ended it, because the service itself reports failures earlier.
+"""
 
 
 def poll_limit(timeout_seconds: float, remaining_seconds: float) -> float:
@@ -45,8 +46,8 @@ class LogCursor:
 
     Attributes:
         position: The number of the last entry that was read, or ``None`` until the end of the log is known.
-        served_at: A time of the service's clock. All entries that the service received before it are in the log up to
-            ``position``; see :class:`~mirror_sdk.wire.log_entries.Batch`.
+        served_at: A time by the service's clock. All entries that the service received before that time are in the log
+            up to ``position``; see :class:`~mirror_sdk.wire.log_entries.Batch`.
         last_failure: The reason why the last poll failed, or ``None`` if it succeeded.
     """
 
@@ -84,7 +85,7 @@ class LogCursor:
         return _operations.poll_log(self.position, hold_seconds=hold_seconds, within_seconds=within_seconds)
 
     def accept(self, poll: Poll) -> Batch:
-        """Move the position after the entries of a response, and return them.
+        """Return the entries in a response, and move the position to the last of them.
 
         Raises:
             UnexpectedResponse: The entries were read before, or their numbers are not valid.
@@ -143,5 +144,5 @@ class LogCursor:
 
 
 def _may_be_cut(error: MirrorError) -> bool:
-    """Return whether the failure may come from a proxy that waits for less time than the service holds a poll."""
+    """Return whether the failure may come from a proxy that closes polls before the service responds to them."""
     return isinstance(error, ConnectionFailed) or (isinstance(error, ServerError) and error.status == 504)

@@ -1,4 +1,4 @@
-"""One exchange with the service: the request to send, and the reader of its response. This module performs no I/O."""
+"""An operation of the service: the request to send, and the function that reads its response. There is no I/O here."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Operation(Generic[T_co]):
         is_repeatable: Whether sending the request twice has the same effect as sending it once, although its method is
             ``POST``.
         max_retries: How many times the request may be repeated. ``None`` uses the client's setting.
-        outlasts_loss: Whether the request is repeated until its time is over if the client or a proxy loses the
-            connection. Held requests last so long that losses are likely, and the caller would wait anyway.
+        outlasts_loss: Whether the request is repeated until its timeout if the client or a proxy loses the connection.
+            Held requests last so long that losses are likely, and the caller would wait anyway.
         also_reads: Statuses of 300 or more that are not errors for this request.
     """
 
@@ -137,7 +137,10 @@ CHECK_ADDRESS = "check that base_url is the address of a mirror"
 
 
 def elsewhere(headers: Mapping[str, str]) -> str:
-    """Describe the content type of a response that does not follow the interface, and the likely reason."""
+    """Return the end of an error message about an unexpected response.
+
+    It contains the content type of the response, and a hint that ``base_url`` may be the address of another program.
+    """
     found = visible_line(content_type(headers)[:_MAX_TYPE_LENGTH])
     return f" ({f'content type {found}' if found else 'no content type'}); does base_url point elsewhere?"
 
@@ -148,7 +151,7 @@ def content_type(headers: Mapping[str, str]) -> str:
 
 
 def first_fault(fault: ValidationError) -> str:
-    """Return the first error and its location, without the value itself."""
+    """Describe the first validation error and its location, but not the invalid value."""
     location, message = location_and_fault(fault.errors(include_url=False, include_input=False)[0])
     return f"{location or 'body'}: {message}"
 
@@ -183,7 +186,7 @@ def _without_key(value: Any, key: str) -> Any:
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with all of its strings changed, including the names of members."""
+    """Return a copy of a JSON value in which a function has changed all strings, including the names of members."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -192,7 +195,10 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def read_error_body(response: HTTPResponse) -> ErrorBody:
-    """Return the error in a response. A response that is not from a mirror, but from a proxy, has no explanation."""
+    """Return the error in a response.
+
+    If the response comes from a proxy instead of a mirror, the error has no explanation.
+    """
     try:
         body = ErrorBody.model_validate_json(response.content)
     except ValidationError:

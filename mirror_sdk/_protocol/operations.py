@@ -153,7 +153,7 @@ def read_device_object(device_id: str, convert: Callable[[DeviceObjectBody], M])
 
 
 def conditions(filters: Mapping[str, object] | None, **plain: object) -> dict[str, object]:
-    """Return all conditions on the directory that are not ``None`` in one mapping."""
+    """Return a mapping of all conditions for the directory that are not ``None``."""
     return {name: value for name, value in plain.items() if value is not None} | dict(filters or {})
 
 
@@ -388,7 +388,10 @@ def get_device_connection(device_id: str) -> Operation[DeviceConnection]:
 
 
 def get_device_contacts(device_id: str) -> Operation[DeviceContacts]:
-    """Return the operation that requests the latest contacts of a device of which the application was notified."""
+    """Return the operation that requests the latest contacts of a device.
+
+    The service only knows the contacts that the application was notified of.
+    """
     return _get_of_device(routes.DEVICE_CONTACTS, device_id, DeviceContacts, "device_id")
 
 
@@ -447,7 +450,10 @@ def submit_device_request(
 
 
 def acknowledge_failed_write(device_id: str, path: str, *, by: str | None, revision: int | None) -> Operation[None]:
-    """Return the operation that acknowledges the failed write of a resource. This is an extension."""
+    """Return the operation that acknowledges the failed write of a resource.
+
+    It is an extension of the specification.
+    """
     body = {"resource_path": path, "by": by, "revision": revision}
     # A second acknowledgement has no effect.
     return Operation(
@@ -563,7 +569,7 @@ def poll_log(
 def put_callback(url: str, headers: Mapping[str, str], *, with_seq: bool) -> Operation[None]:
     """Return the operation that registers a webhook, with all optional members in its messages.
 
-    ``with_seq`` also requests the numbers of the entries, which is an extension.
+    ``with_seq`` also requests the numbers of the entries, which are an extension of the specification.
 
     Raises:
         ValueError: The URL or the headers cannot be registered.

@@ -1,6 +1,6 @@
 """Proxies and certificates from environment variables, in the same way for both kinds of clients.
 
-The rules are those of httpx. In addition, ``NO_PROXY`` may contain networks, such as ``10.0.0.0/8``.
+The rules are the same as in httpx. In addition, ``NO_PROXY`` can contain networks, such as ``10.0.0.0/8``.
 """
 
 from __future__ import annotations

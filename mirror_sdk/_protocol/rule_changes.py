@@ -45,7 +45,7 @@ def add_rules(
         announce: A function that is called before each attempt with the rules that are about to be added.
 
     Raises:
-        CallTimeout: Other programs changed the rules during each attempt, until the time was over.
+        CallTimeout: The timeout has elapsed. During each attempt, another program changed the rules.
         TypeError: A single rule was passed instead of a list.
         ValueError: A rule is not valid and cannot be sent, or the key would have too many rules.
     """
@@ -66,7 +66,7 @@ def remove_rules(rules: Iterable[_operations.RuleLike]) -> Flow[_Rules]:
     """Remove these rules from those of the access key, and return the rules that were removed.
 
     Raises:
-        CallTimeout: Other programs changed the rules during each attempt, until the time was over.
+        CallTimeout: The timeout has elapsed. During each attempt, another program changed the rules.
         TypeError: A single rule was passed instead of a list.
         ValueError: A rule is not valid and cannot be sent.
     """

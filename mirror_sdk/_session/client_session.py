@@ -161,7 +161,11 @@ class ClientSession:
         timeout: float | None,
         seen: Mapping[ResourceKey, int] | None = None,
     ) -> None:
-        """Send an operation for one resource, or for each resource in a table with the expected revisions."""
+        """Send an operation to one resource, or to each resource in a table.
+
+        If ``devices`` is a table, ``seen`` contains the revision that the caller expects for each resource. ``seen`` is
+        ignored for a single device.
+        """
         if not is_table(devices):
             self.send_for(devices, partial(operation, path=text("path", path)), refresh=True, timeout=timeout)
             return

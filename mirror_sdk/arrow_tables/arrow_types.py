@@ -18,7 +18,9 @@ class ArrowStream(Protocol):
 
 @runtime_checkable
 class ArrowTable(ArrowStream, Protocol):
-    """A ``pyarrow.Table``, with all of its members. Members that are not listed here have the type ``Any``.
+    """The static type of a ``pyarrow.Table``, for programs that run a type checker.
+
+    All attributes and methods of ``pyarrow.Table`` are allowed. Those that are not listed here have the type ``Any``.
 
     Attributes:
         num_rows: The number of rows.

@@ -1,8 +1,8 @@
 """Declarations of table columns, and helpers that build tables column by column.
 
 Each table is declared as a tuple of :class:`TableColumn`, which defines names, types, order and meanings. Three things
-are derived from it: the schema, the table in the docstring of the function, and the copying of members of the
-interface.
+are derived from it: the schema, the table of columns in docstrings, and the list of members to copy from the service's
+data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bulk conversion of payloads to typed columns.
+"""Functions that decode many payloads at once, and return the values in columns of fixed types.
 
 Arrow decodes plain payloads, and :func:`mirror_sdk.values.decode` decodes all others. A payload is plain if it is a
 number without an exponent, text in UTF-8, or a boolean that is 0 or 1. Tests compare the columns with the result of
@@ -43,7 +43,10 @@ _LAST_SECOND = 253_402_300_799  # of the year 9999
 
 
 class TypedColumns(NamedTuple):
-    """The typed values of payloads. ``kind`` is an index into the members of ``ValueKind``."""
+    """The decoded values of payloads.
+
+    ``kind`` is the position of the value's kind among the members of ``ValueKind``.
+    """
 
     kind: pa.Array
     num: pa.Array
@@ -58,7 +61,7 @@ class _Payloads(NamedTuple):
 
 
 def read_payloads(raw: pa.BinaryArray, content_types: pa.DictionaryArray, paths: pa.DictionaryArray) -> TypedColumns:
-    """Return the typed columns of payloads.
+    """Decode payloads, and return the values as columns of a fixed type.
 
     Each payload has a content type and a resource path. A null payload means that there is no value.
     """
@@ -207,7 +210,7 @@ def _read_numbers(pattern: str, kind: pa.DataType, signs: bytes) -> _Reader:
 
 
 def _all_short(raw: pa.BinaryArray, kind: pa.DataType, signs: bytes) -> npt.NDArray[Any] | None:
-    """Return the numbers if all payloads together can be recognized as short numbers, else ``None``.
+    """Return the numbers if all payloads are recognized as short numbers in one step. Otherwise, return ``None``.
 
     Args:
         raw: The payloads, without nulls.

@@ -34,7 +34,7 @@ class Unitless(NamedTuple):
 
 
 class NamedUnits(NamedTuple):
-    """Sources of the units that devices reported, in addition to the rows of a table itself.
+    """The tables that contain units that devices reported. They supplement the rows of the table itself.
 
     Attributes:
         state: The current state table.
@@ -188,7 +188,7 @@ def _at_their_times(
 
 
 def _milliseconds(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the time of change of each row in milliseconds, or else the time of its receipt."""
+    """Return the time at which each row changed, in milliseconds. If that is missing, the time of receipt is used."""
     at = pc.coalesce(table["changed_at"], table["received_at"]).cast(pa.int64())
     numbers: npt.NDArray[np.int64] = pc.fill_null(at, np.iinfo(np.int64).min).to_numpy()
     return numbers
@@ -207,7 +207,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:
 def _codes_of(
     device: pa.DictionaryArray, path: pa.DictionaryArray, known: Mapping[tuple[str, str], int]
 ) -> npt.NDArray[np.int64]:
-    """Return the number for the resource of each row, or -1 if there is no number."""
+    """Return the code of each row's resource, or -1 if the resource has no code."""
     key_codes = [
         pc.index_in(pa.array([key[index] for key in known], pa.string()), column.dictionary)
         for index, column in enumerate((device, path))

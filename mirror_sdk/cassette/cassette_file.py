@@ -1,7 +1,7 @@
 """The content of a cassette file.
 
 The file is a zip archive. ``cassette.json`` lists the exchanges, and the other files are the bodies of responses. The
-archive contains the keys by which requests are matched. It never contains the bodies of requests, or headers that may
+archive contains the keys with which requests are matched. It never contains the bodies of requests, or headers that may
 be secret.
 """
 
@@ -52,7 +52,7 @@ class _CassetteModel(BaseModel):
 
 
 class RequestKey(_CassetteModel):
-    """The key by which a request is matched.
+    """The key with which a request is matched to its recording.
 
     ``path`` is relative to the address of the service, and ``query`` is sorted. Parameters that vary between runs are
     omitted: async-ids, the waiting time of a poll, and the compression of a snapshot.

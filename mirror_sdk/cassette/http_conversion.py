@@ -1,4 +1,4 @@
-"""Conversion of httpx requests and responses, to record and play them."""
+"""Conversion of httpx requests and responses, so that they can be recorded and replayed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNCOMPRESSED = "identity"
 
 
 def prepare(request: httpx.Request) -> None:
-    """Change a request so that its response can be played."""
+    """Change a request so that its response can be recorded and replayed."""
     # The recorder could not find the access key in a compressed body.
     request.headers["Accept-Encoding"] = _UNCOMPRESSED
     # Without this, timing would determine whether a response arrives immediately, and how the client polls for others.

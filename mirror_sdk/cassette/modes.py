@@ -1,4 +1,4 @@
-"""The modes of a cassette, which determine whether it is recorded or played."""
+"""The modes of a cassette, which determine whether responses are recorded in it or replayed from it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Mode: TypeAlias = Literal["once", "replay", "record", "none"]
 
 
 def is_played(path: str | PathLike[str], mode: Mode) -> bool:
-    """Return whether a cassette is played.
+    """Return whether the responses come from the cassette at this path, instead of the service.
 
     Raises:
-        FileNotFoundError: The cassette to play does not exist.
+        FileNotFoundError: The mode is ``replay``, but the cassette does not exist.
         InvalidValue: The mode is not valid.
     """
     if mode not in get_args(Mode):
@@ -39,11 +39,11 @@ def is_played(path: str | PathLike[str], mode: Mode) -> bool:
 def open_cassette(
     path: str | PathLike[str], mode: Mode, base_url: str, api_key: str
 ) -> CassetteRecorder | Player | None:
-    """Return the recorder or the player of a cassette, or ``None`` if it is neither recorded nor played.
+    """Open a cassette, and return a recorder or a player for it. Return ``None`` if the mode uses neither of them.
 
     Raises:
         CassetteDamaged: The file is not a cassette, or it is a cassette of another format version.
-        FileNotFoundError: The cassette to play does not exist.
+        FileNotFoundError: The mode is ``replay``, but the cassette does not exist.
         OSError: The file cannot be read.
         InvalidValue: The mode is not valid.
     """

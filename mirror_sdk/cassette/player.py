@@ -135,7 +135,7 @@ class Player(ClientClock):
         Args:
             key: The key of the request.
             async_id: The async-id of the request.
-            started: The time at which the request was first sent, according to ``waiting_seconds``.
+            started: The time at which the request was first sent, as ``waiting_seconds`` returned it.
             hold_seconds: The time for which a poll may wait, in seconds.
 
         Raises:

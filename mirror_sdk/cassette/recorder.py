@@ -219,7 +219,7 @@ class CassetteRecorder(ClientClock):
 
 
 def _truncate_to_milliseconds(moment: datetime) -> datetime:
-    """Round a time to the precision of the file, so that it is the same when the cassette is played."""
+    """Round a time to the precision of the file, so that it is the same during the replay."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 

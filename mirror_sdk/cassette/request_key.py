@@ -1,4 +1,4 @@
-"""The keys by which repeated requests are matched. This module does no I/O."""
+"""The keys with which a request is matched to its recording. This module does no I/O."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from mirror_sdk.wire.device_queries import DeviceQuery
 class AsyncDeviceQueries(AsyncClientGroup):
     """The saved queries of the directory: ``client.devices.queries`` of an asynchronous client.
 
-    A saved query is a filter of devices with a name. ``create(name, query)`` saves a query, and
+    A saved query is a named filter for devices. ``create(name, query)`` saves a query, and
     ``client.devices.list(query=name)`` uses it. All applications of the service share the saved queries.
     """
 
@@ -32,7 +32,7 @@ class AsyncDeviceQueries(AsyncClientGroup):
     async def create(
         self, name: str, query: str | Mapping[str, object], *, timeout: float | None = None
     ) -> DeviceQuery:
-        """Save a filter of the directory under a name that all applications can use.
+        """Save a filter for devices under a name that all applications can use.
 
         Args:
             name: The name of the query. It must be unique.

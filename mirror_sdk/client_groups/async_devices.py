@@ -37,8 +37,8 @@ class AsyncDevices(AsyncClientGroup):
     """The devices of the directory: ``client.devices`` of an asynchronous client.
 
     - ``list(endpoint_type="Light", attributes={"site": "Berlin"})`` returns the devices that match the conditions.
-    - ``connection(device)`` returns how a device is connected, and whether a request would reach it now.
-    - ``explain(device, path)`` explains in words why a resource has its current value.
+    - ``connection(device)`` describes how a device is connected, and whether a request would reach it now.
+    - ``explain(device, path)`` explains why a resource has its current value.
     - ``get`` and ``update`` return and change the entry of a device in the directory.
     - ``resources`` lists the resources of a device, and ``events`` and ``events_frame`` its registrations.
     - ``queries`` contains the saved queries.
@@ -133,8 +133,8 @@ class AsyncDevices(AsyncClientGroup):
         """Set the name, description or attributes of a device in the directory. ``None`` leaves them unchanged.
 
         All applications see these changes, and ``client.devices.list(attributes={"room": "B12"})`` finds devices by
-        their attributes. You cannot pass this name to methods that take a device. They accept the endpoint name, which
-        the device itself sends. The access key needs the scope ``write``.
+        their attributes. Methods that take a device do not accept this name. They accept the endpoint name, which the
+        device itself sends. The access key needs the scope ``write``.
 
         Args:
             device_id: The device.
@@ -161,7 +161,7 @@ class AsyncDevices(AsyncClientGroup):
         return await self._session.send_for(device_id, partial(_operations.put_device, changes=said), timeout=timeout)
 
     async def connection(self, device_id: DeviceLike, *, timeout: float | None = None) -> DeviceConnection:
-        """Return how a device is connected, and whether a request would reach it now.
+        """Return a description of how a device is connected, and of whether a request would reach it now.
 
         The result also contains the protocol, the lifetime and the last contact.
 
@@ -275,11 +275,11 @@ class AsyncDevices(AsyncClientGroup):
         return await run_in_thread(device_events_frame, events, tz=tz, server=self._session.base_url)
 
     async def explain(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> Explanation:
-        """Explain in words why a resource has its current value, without sending a request to the device.
+        """Return an explanation of why a resource has its current value, without sending a request to the device.
 
-        The explanation also says how the value can be refreshed.
+        The explanation consists of sentences, and also says how the value can be refreshed.
 
-        The explanation also says whether the device has probably lost its connection. This is assumed if it has been
+        It also says whether the device has probably lost its connection. The client assumes so if the device has been
         silent for more than three times its longest recent pause. A pause is the time between two values that the
         device sent to this application, and at least five pauses are needed. The device may still be connected if its
         values simply did not change. Facts that the access key may not read are omitted or described as unknown.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class AsyncNotifications(AsyncClientGroup):
     """The notification channel and the received events: ``client.notifications`` of an asynchronous client.
 
-    - ``channel`` is the kind of the channel. ``status()`` returns whether it works, and the pending requests.
+    - ``channel`` is the kind of the channel. ``status()`` returns its status and the number of pending responses.
     - ``use_webhook()``, ``use_websocket()`` and ``use_long_polling()`` choose the channel.
     - ``events_frame()`` returns the received events as a table.
 
@@ -58,7 +58,9 @@ class AsyncNotifications(AsyncClientGroup):
         return self._session.channel
 
     def status(self) -> ClientStatus:
-        """Return whether the service responds, which channel is used and what is pending, without sending a request.
+        """Return the status of the connection, the notification channel in use and the number of pending responses.
+
+        This method does not send a request.
 
         >>> devices = await client.devices.list()
         >>> client.notifications.status().channel

@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 
 
 class AsyncPlanner:
-    """A planner that checks writes and makes plans of them.
+    """A planner, which checks writes and makes plans that send them.
 
     Args:
         session: The session that sends the requests.
@@ -57,7 +57,7 @@ class AsyncPlanner:
         *,
         read_first: bool = False,
     ) -> AsyncPlan:
-        """Check writes against the declarations and the current state, and plan them.
+        """Check writes against the declarations and the current state, and return a plan that sends them.
 
         Args:
             requested: The writes, with device ids.
@@ -152,7 +152,10 @@ class AsyncPlanner:
         async_id: str | None,
         if_match: int | None,
     ) -> AsyncDeviceRequest:
-        """Send a write of a plan, which may have been sent before. Its response may then already be in the log."""
+        """Send a write of a plan that might have been sent before.
+
+        In that case, its response might already be in the log.
+        """
         payload, content_type = encode(value, path, content_type)
         return await self._session.submit(
             "PUT",

@@ -114,8 +114,9 @@ class AsyncRequests(AsyncClientGroup):
     ) -> AsyncDeviceRequest:
         """Send a write request to a device without waiting for the response.
 
-        See :func:`mirror_sdk.values.encode` for the possible values. Instead of ``value``, you can pass a string that a
-        person typed as ``text``, such as ``"off"`` or ``" 55 "``. It is parsed with :func:`mirror_sdk.parse_value`.
+        See :func:`mirror_sdk.values.encode` for the possible values. If a person typed the value, pass the string as
+        ``text`` instead of ``value``, such as ``"off"`` or ``" 55 "``. It is parsed with
+        :func:`mirror_sdk.parse_value`.
 
         With ``if_match``, the service accepts the write only if nothing has changed the desired value since you read
         it. Pass the :class:`~mirror_sdk.Resource`, the :class:`~mirror_sdk.DesiredValue` or its ``revision``. Pass 0 if
@@ -182,7 +183,7 @@ class AsyncRequests(AsyncClientGroup):
         method: Method = "GET",
         timeout: float | None = None,
     ) -> AsyncDeviceRequest:
-        """Continue to wait for a request that was sent earlier, even if another process sent it.
+        """Continue to wait for the response to a request that was sent earlier, even if another process sent it.
 
         The client searches the whole stored notification log for the response. The log usually covers one day. If the
         log does not contain the response, ``result()`` waits for it.
@@ -217,7 +218,7 @@ class AsyncRequests(AsyncClientGroup):
     async def frame(
         self, requests: Iterable[AcceptedRequest | UnacceptedRequest] | None = None, *, tz: str | None = None
     ) -> pd.DataFrame:
-        """Return requests and their current responses as a table; see :func:`mirror_sdk.frames.requests_frame`.
+        """Return requests, with the responses so far, as a table; see :func:`mirror_sdk.frames.requests_frame`.
 
         Args:
             requests: Requests from :meth:`begin_read`, :meth:`begin_write` and :meth:`begin_execute`. The default is

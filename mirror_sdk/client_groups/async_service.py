@@ -18,8 +18,8 @@ class AsyncMirrorService(AsyncClientGroup):
     async def is_healthy(self, *, timeout: float | None = None) -> bool:
         """Return whether the service responds and reports that it is healthy.
 
-        Any other response and a failed connection return ``False``. Only mistakes of the program raise an error, such
-        as :class:`~mirror_sdk.ClientClosed` for a closed client.
+        The result is ``False`` if the response is an error or the connection fails. The method raises an error only if
+        the program itself is at fault, such as :class:`~mirror_sdk.ClientClosed` if the client is closed.
 
         >>> await client.service.is_healthy()
         True

@@ -38,7 +38,7 @@ class Cassettes(ClientGroup):
         Raises:
             CassetteDamaged: The file is not a cassette, or was written in a format that this version does not support.
             FileNotFoundError: The cassette to replay does not exist.
-            NotRecorded: The program sent a request within the block that is not in the cassette.
+            NotRecorded: Within the block, the program sent a request that is not in the cassette.
             InvalidValue: The mode does not exist, a cassette is already in use, or the client uses a webhook or a
                 websocket.
 

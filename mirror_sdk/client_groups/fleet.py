@@ -1,5 +1,5 @@
 # Made from async_fleet.py by .ci/make_sync_twins.py: a change belongs there, not here.
-"""Tables of a whole fleet at one instant: ``client.fleet`` of a synchronous client."""
+"""Tables of the state of a whole fleet at one instant: ``client.fleet`` of a synchronous client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Fleet(ClientGroup):
-    """Tables of a whole fleet at one instant: ``client.fleet`` of a synchronous client.
+    """Tables of the state of a whole fleet at one instant: ``client.fleet`` of a synchronous client.
 
     - ``snapshot()`` returns the state of all devices, or of the devices that match conditions, as a table.
     - ``refresh(frame)`` updates such a table.
@@ -161,7 +161,8 @@ class Fleet(ClientGroup):
 
         Args:
             folder: The folder to write. It must be empty or not exist yet.
-            devices: The devices. This argument and the ones up to ``compression`` are those of :meth:`snapshot`.
+            devices: The devices. This argument and the following ones, up to ``compression``, have the same meaning as
+                in :meth:`snapshot`.
             paths: Patterns for the resource paths, such as ``/3303/*``. ``None`` selects every resource.
             state: Select only devices in this state: ``registered`` or ``deregistered``.
             endpoint_type: Select only devices of this endpoint type.
@@ -206,15 +207,15 @@ class Fleet(ClientGroup):
             return writer.finish(snapshot_metadata(request, snapshot, writer.rows))
 
     def refresh(self, frame: pd.DataFrame, *, timeout: float | None = None) -> pd.DataFrame:
-        """Return a table of :meth:`snapshot` with the current state, by fetching only the devices that have changed.
+        """Update a table that :meth:`snapshot` returned. Only the devices that have changed since then are fetched.
 
         Args:
-            frame: The table, which must come from :meth:`snapshot`.
+            frame: The table, as :meth:`snapshot` returned it.
             timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
 
         Returns:
-            A new table. If the service does not know which devices changed, the whole table is fetched and a
-            :class:`~mirror_sdk.SnapshotWarning` is issued.
+            A new table with the current state. If the service does not know which devices changed, all devices are
+            fetched and a :class:`~mirror_sdk.SnapshotWarning` is issued.
 
         Raises:
             ConnectionFailed: The connection was lost before the response was complete.

@@ -38,7 +38,7 @@ _POLL_SECONDS = 1.0
 
 
 class Planner:
-    """A planner that checks writes and makes plans of them.
+    """A planner, which checks writes and makes plans that send them.
 
     Args:
         session: The session that sends the requests.
@@ -57,7 +57,7 @@ class Planner:
         *,
         read_first: bool = False,
     ) -> Plan:
-        """Check writes against the declarations and the current state, and plan them.
+        """Check writes against the declarations and the current state, and return a plan that sends them.
 
         Args:
             requested: The writes, with device ids.
@@ -152,7 +152,10 @@ class Planner:
         async_id: str | None,
         if_match: int | None,
     ) -> DeviceRequest:
-        """Send a write of a plan, which may have been sent before. Its response may then already be in the log."""
+        """Send a write of a plan that might have been sent before.
+
+        In that case, its response might already be in the log.
+        """
         payload, content_type = encode(value, path, content_type)
         return self._session.submit(
             "PUT",

@@ -26,10 +26,10 @@ class Plans(ClientGroup):
     _expression = "client.plans"
 
     def load(self, path: str | PathLike[str]) -> Plan:
-        """Load a saved plan, so that it can be applied with this client. This method sends no writes.
+        """Load a plan that ``plan.save()`` saved, so that you can apply it with this client.
 
-        ``apply()`` of the plan searches the whole stored notification log for the responses to writes that were sent
-        before.
+        This method sends no writes. The plan may already have been applied in part before it was saved. Its ``apply()``
+        then searches the entire notification log that the service still stores for the responses to the earlier writes.
 
         Raises:
             ImportError: pandas is not installed.

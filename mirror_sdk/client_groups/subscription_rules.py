@@ -73,8 +73,8 @@ class SubscriptionRules(ClientGroup):
         list, the client repeats both steps. If the service sends no ``ETag``, this call can overwrite a change that
         another program makes at the same moment.
 
-        Two rules are equal if they differ only in the order of their paths. A member of a rule that is missing has the
-        same meaning as ``*``.
+        Two rules are equal if they differ only in the order of their paths. If a member of a rule is missing, it has
+        the same meaning as ``*``.
 
         Args:
             rules: Rules, or mappings such as ``{"endpoint_type": "Light", "resource_path": ["/3303/*"]}``.

@@ -30,7 +30,9 @@ class Subscriptions(ClientGroup):
         return SubscriptionRules(self._session)
 
     def list(self, device_id: DeviceLike, *, timeout: float | None = None) -> builtins.list[str]:
-        """Return the paths of a device that this application is subscribed to. An unknown device has no paths.
+        """Return the resource paths of a device to which this application is subscribed.
+
+        The list is empty for unknown devices.
 
         >>> client.subscriptions.list(station)
         []
@@ -38,7 +40,7 @@ class Subscriptions(ClientGroup):
         return self._session.send_for(device_id, _operations.list_subscriptions, refresh=True, timeout=timeout)
 
     def state(self, device_id: DeviceLike, path: str, *, timeout: float | None = None) -> SubscriptionState:
-        """Return the state of the subscription to a resource, such as whether the device has accepted it.
+        """Return the state of the subscription to a resource, for example that the device has accepted it.
 
         The state stays ``ASKED`` if the service does not report whether the device has accepted the subscription. It is
         ``NONE`` if there is no subscription, or if the device does not have the resource.

@@ -1,4 +1,7 @@
-"""The accessor ``frame.mirror``, or ``mirror(frame)``, with the methods for tables of this package."""
+"""The accessor ``frame.mirror``, which provides the methods for tables of this package.
+
+``mirror(frame)`` returns it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class _HasFleet(Protocol[T_co]):
 class MirrorAccessor(HistoryMethods):
     """Methods for the tables of this package, and for any table that has the columns they need.
 
-    Analysis over time needs a history table or an events table. A recording has both.
+    Methods that analyze values over time need a history table or an events table. A recording provides both.
 
     A value is known from the time of its row until the next row of the resource. It becomes unknown earlier if an
     *unknown interval* begins. Unknown intervals are:
@@ -97,7 +100,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def value(self) -> pd.Series:
-        """The decoded values in one column.
+        """The decoded values of the table's rows as one column of Python objects.
 
         These are reported values in a state or drift table, and received values in other tables.
 
@@ -110,7 +113,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def desired(self) -> pd.Series:
-        """The decoded desired values of a state or drift table in one column.
+        """The decoded desired values of a state or drift table as one column of Python objects.
 
         For a requests table, these are the requested values.
 
@@ -122,7 +125,7 @@ class MirrorAccessor(HistoryMethods):
 
     @property
     def labels(self) -> pd.Series:
-        """The label of the resource of each row, or its path if it has no label.
+        """A column with the label of the resource in each row, or with its path if the resource has no label.
 
         >>> client.state_frame([station]).mirror.labels.tolist()
         ['Temperature · Sensor Value']
@@ -143,7 +146,7 @@ class MirrorAccessor(HistoryMethods):
         return in_zone(self._frame, tz)
 
     def wide(self, *, columns: Literal["path", "label"] = "path") -> pd.DataFrame:
-        """Pivot the table: one row per device and one column per resource.
+        """Pivot the table, so that it has one row per device and one column per resource.
 
         The cells depend on the table:
 
@@ -186,7 +189,8 @@ class MirrorAccessor(HistoryMethods):
         becomes a column.
 
         Args:
-            other: The other table. Each of its rows that matches becomes a row of the result.
+            other: The other table. If several of its rows match a row of this table, the result contains a row for each
+                of them.
             on: The columns to join on, which both tables must have. The default is ``device_id`` and ``path``, or one
                 of them if the tables do not share both. In a ``left`` or ``inner`` join on a categorical column, a
                 missing value matches nothing.
@@ -292,7 +296,7 @@ class MirrorAccessor(HistoryMethods):
         """Replace personal data with pseudonyms, so that you can share the table; see ``mirror help privacy``.
 
         The pseudonyms replace the ids and names of devices, also in the index, and the values of the resources listed
-        in ``mirror help privacy``. A report of the replacements is in ``attrs["mirror"]["pseudonymized"]``.
+        in ``mirror help privacy``. ``attrs["mirror"]["pseudonymized"]`` reports what was replaced.
 
         Args:
             key: A secret string or bytes object of at least 16 bytes. The same key gives the same pseudonyms in every
@@ -312,9 +316,9 @@ class MirrorAccessor(HistoryMethods):
         return pseudonymized_frame(self._frame, key, also=also)
 
     def refresh(self, client: _HasFleet[T_co]) -> T_co:
-        """Return an updated copy of a table from ``client.fleet.snapshot()``, and fetch only the changes.
+        """Return an updated copy of a table that ``client.fleet.snapshot()`` returned. Only the changes are fetched.
 
-        With an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. The method raises the errors of
+        If ``client`` is an :class:`~mirror_sdk.AsyncMirrorClient`, await the result. For the errors, see
         ``client.fleet.refresh()``.
 
         >>> client.fleet.snapshot(paths=["/3303/*"]).mirror.refresh(client)["path"].tolist()
@@ -331,7 +335,7 @@ class MirrorAccessor(HistoryMethods):
         unconfirmed: bool = False,
         acknowledged: bool = False,
     ) -> pd.DataFrame:
-        """Find resources of a state table whose desired and reported values differ.
+        """Find the resources in a state table whose desired and reported values differ.
 
         For the arguments, columns and errors, see :func:`mirror_sdk.frames.drift_frame`.
 
@@ -362,10 +366,10 @@ class MirrorAccessor(HistoryMethods):
         now: InstantLike | None = None,
         devices: Iterable[Device] | pd.DataFrame | None = None,
     ) -> pd.DataFrame:
-        """Find values of a state table that are too old, or the devices that have such values.
+        """Find values in a state table that are too old, or the devices that have such values.
 
         Args:
-            age: The age that a value may have before it is stale, such as ``"1h"`` or ``"30min"``.
+            age: The maximum age of a value that is not stale, such as ``"1h"`` or ``"30min"``.
             by: ``"resource"`` returns the rows of stale values. ``"device"`` returns one row for each device with stale
                 values. The device that was silent for longest comes first. See :func:`mirror_sdk.frames.stale_devices`
                 for the columns.
@@ -458,7 +462,7 @@ class MirrorAccessor(HistoryMethods):
         return axes
 
     def _ends_of_lines(self) -> pd.DataFrame:
-        """Return the times from which the values of a device are unknown.
+        """Return the times at which the values of a device become unknown.
 
         A row without an id applies to all devices.
         """

@@ -55,7 +55,7 @@ def shared_metadata(frame: pd.DataFrame) -> dict[str, object]:
 
 
 def plain(value: Any) -> object:
-    """Convert a pandas cell of any resolution to a value that Arrow accepts."""
+    """Convert a pandas cell, such as a time of any resolution, to a value that Arrow accepts."""
     if pd.isna(value):
         return None
     if isinstance(value, pd.Timedelta):
@@ -189,7 +189,7 @@ def taken_at(frame: pd.DataFrame) -> datetime:
 
 
 def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | None:
-    """Return the time at which ages end: ``now``, or else the timestamp of the table.
+    """Return the time up to which ages are measured. This is ``now`` or, if it is ``None``, the timestamp of the table.
 
     An empty table may have no timestamp.
 
@@ -205,7 +205,7 @@ def reference_instant(frame: pd.DataFrame, now: InstantLike | None) -> str | Non
 
 
 def need_times(frame: pd.DataFrame, *names: str) -> None:
-    """Check that columns contain times. After a text file was read, they contain strings.
+    """Check that columns contain times. In a table that was read from a text file, they would contain strings.
 
     Raises:
         InvalidValue: A column contains other values, or times without a zone; the message says how to fix it.
@@ -226,7 +226,7 @@ def named_columns(names: Iterable[object]) -> str:
 
 
 def _has_zone(column: pd.Series) -> bool:
-    """Return whether a column has times with a time zone, of pandas or of Arrow."""
+    """Return whether a column has pandas or Arrow times with a time zone."""
     dtype = column.dtype
     if isinstance(dtype, pd.ArrowDtype):
         # pandas counts Arrow dates as times, and fails when their time zone is read.

@@ -1,4 +1,4 @@
-"""The drift table, which lists resources whose requested and reported values differ."""
+"""The drift table, which lists the resources whose desired and reported values differ."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def drift_frame(
     unconfirmed: bool = False,
     acknowledged: bool = False,
 ) -> pd.DataFrame:
-    """Return the drift table of a state table: one row per resource whose desired and reported values differ.
+    """Return the drift table for a state table: one row per resource whose desired and reported values differ.
 
     A write in progress is always included. A failed write is included if its value differs from the reported one.
     Opaque values are compared only if the state table has its raw columns. The revisions in the state table determine
@@ -86,8 +86,8 @@ def drift_frame(
 
     Args:
         state: A state table.
-        tolerance: The largest accepted difference of numbers. It is one number for all paths, or a mapping by path with
-            a default of 0.
+        tolerance: The largest accepted difference between numbers. Pass one number for all paths, or a mapping from
+            paths to numbers. Paths that the mapping lacks have a tolerance of 0.
         relative: The largest accepted difference as a fraction of the desired number. The larger of the two tolerances
             applies.
         now: The time from which ``age`` is measured, by the mirror's clock. The default is the timestamp of the state
@@ -139,7 +139,7 @@ def drift_frame(
 
 
 def _kinds(requested: pd.DataFrame, tolerance: float | Mapping[str, float], relative: float) -> pd.Series:
-    """Return the kind of drift of each row. It is missing for rows without drift."""
+    """Return the ``DriftKind`` of each row, or a missing value if there is no drift."""
     is_since = _is_reported_after_write(requested)
     differs = ~_agree(requested, tolerance, relative)
     desired, reported = (

@@ -24,9 +24,12 @@ MOST_ROWS, MOST_COLUMNS, LONGEST_TEXT = 1_048_575, 16_384, 32_767
 """The limits of a sheet with a header row: the number of rows, of columns, and of characters in a cell."""
 
 _FIRST_DAY = pd.Timestamp("1900-03-01")
-"""The first day that Excel computes correctly. Excel has a February 29, 1900, and no days before 1900."""
+"""The first day that Excel computes correctly.
+
+Excel assumes that February 29, 1900 existed, and has no days before 1900.
+"""
 _LARGEST_NUMBER = 10**15
-"""The smallest number for which Excel does not store all digits."""
+"""The smallest integer of which Excel does not store all digits."""
 _NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 

@@ -29,9 +29,8 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
     """Convert an events table to a history table: one row per event, sorted by device, path and time.
 
     ``client.history()`` and ``Recording.history()`` return such a table directly. The notification log contains less
-    than the history of the service. So the result of this function lacks values that other applications read, values
-    without a subscription, completed writes, and the revision of the mirror. ``received_at`` comes from the client's
-    clock.
+    than the history of the service. The result of this function therefore lacks values that other applications read,
+    values without a subscription, completed writes, and revisions. ``received_at`` comes from the client's clock.
 
     Args:
         events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.

@@ -79,7 +79,7 @@ def _keys(left: pd.DataFrame, right: pd.DataFrame, on: str | Sequence[str] | Non
 def _with_like_key(
     left: pd.DataFrame, right: pd.DataFrame, key: str, *, keeps_right: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Convert the key of both tables to the type of the left one.
+    """Give the key columns of both tables the types that they have in the left table.
 
     Otherwise, pandas would convert categories to objects if they differ, which is usual for two tables.
     """
@@ -98,7 +98,7 @@ def _with_like_key(
 
 
 def _common_metadata(sources: Sequence[dict[str, Any] | None], result: pd.DataFrame) -> dict[str, Any] | None:
-    """Return the metadata of a table that was made from others.
+    """Return the metadata for a table that was made from other tables.
 
     It has the oldest timestamp, and it is complete only if all sources are complete.
     """

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LONGEST_NAME = 40
-"""The maximum number of characters that a plot shows of a device's name."""
+"""The maximum length of a device name in a plot. Longer names are cut."""
 
 
 def axes_for(ax: Axes | None, *, height: float = 4.0) -> Axes:
-    """Return the axes of the caller, or else those of a new figure. ``height`` is in inches.
+    """Return ``ax``, or the axes of a new figure if it is ``None``.
+
+    ``height`` is the height of the new figure in inches.
 
     Raises:
         ImportError: matplotlib is not installed.

@@ -31,8 +31,8 @@ from mirror_sdk.wire.notifications import AsyncResponse
 class RequestStatus(StrEnum):
     """The progress of a request.
 
-    ``QUEUED`` means that the request was not sent. ``UNKNOWN`` means that the client does not know whether the service
-    accepted it.
+    ``QUEUED`` means that the client has not sent the request yet. ``UNKNOWN`` means that the client does not know
+    whether the service accepted it.
     """
 
     QUEUED = "queued"
@@ -79,9 +79,9 @@ def requests_frame(
 ) -> pd.DataFrame:
     """Return the requests table: one row per device request, in the order of the requests, with their current results.
 
-    Like :meth:`mirror_sdk.DeviceRequest.done`, the function reads the notification log, once for all requests without a
-    response. If the client is closed or asynchronous, the function reads nothing and uses the responses received so
-    far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
+    If some requests have no response yet, the function first reads the notification log once for all of them, like
+    :meth:`mirror_sdk.DeviceRequest.done`. If the client is closed or asynchronous, the function reads nothing and uses
+    the responses received so far. With an asynchronous client, use ``await client.requests.frame(requests)`` instead.
 
     Args:
         requests: The results of ``client.requests.begin_read()``, ``begin_write()`` and ``begin_execute()``, and

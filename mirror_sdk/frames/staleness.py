@@ -118,8 +118,8 @@ def silent_rows(
         contacts: The last known contact of each device, by device id.
         longest_pauses: The longest pause between two reports of the resource of each row. It is ``NaT`` if there are
             too few reports.
-        least: The shortest silence that makes a value stale. The default is an hour, or a day if there is no longest
-            pause.
+        least: The shortest silence that makes a value stale. The default is an hour, or a day if the longest pause is
+            unknown.
 
     Returns:
         A boolean series with the index of the table.
@@ -139,7 +139,7 @@ def silent_rows(
 
 
 def is_sent(state: pd.DataFrame) -> pd.Series:
-    """Return which rows of a state table have a value that its device sends on its own and that may change."""
+    """Return which rows of a state table have a value that the device sends on its own, and that can change."""
     is_observed = state["subscribed"].astype(bool)
     if "reported_origin" in state:
         is_observed |= (state["reported_origin"] == "auto_observation").fillna(False).astype(bool)

@@ -82,11 +82,11 @@ def directory_frame(devices: Iterable[Device]) -> pd.DataFrame:
 
 
 ValueOf = Literal["reported", "desired", "value", "requested", "current", "wanted"]
-"""The prefix of the columns of a value, such as ``reported`` or ``desired``."""
+"""The prefix in the names of the columns that contain a value: ``reported`` or ``desired``, for example."""
 
 
 def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
-    """Return one column of readable values from the three typed columns of a table.
+    """Combine the three typed columns of a table (numbers, booleans and strings) into one column.
 
     Returns:
         An object series of ``float``, ``bool`` and ``str`` with the name ``value``. Opaque and missing values are
@@ -102,13 +102,13 @@ def value_column(frame: pd.DataFrame, of: ValueOf = "reported") -> pd.Series:
 def wide(
     frame: pd.DataFrame, *, columns: Literal["path", "label"] = "path", of: Literal["reported", "desired"] = "reported"
 ) -> pd.DataFrame:
-    """Pivot a state table: one row per device and one column per resource.
+    """Pivot a state table, so that it has one row per device and one column per resource.
 
     Args:
         frame: A state table.
         columns: Whether columns are named by path or by label. If several paths share a label, the name includes the
             path. If there is no label, the path is the name.
-        of: The kind of value to put in the cells.
+        of: Whether the cells contain the ``reported`` or the ``desired`` values.
 
     Returns:
         A DataFrame with the index ``device_id``, in the order of the table. Columns of numbers are ``Float64``, columns

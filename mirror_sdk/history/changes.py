@@ -59,7 +59,12 @@ _COUNTS = [("observations", "sum"), ("first_at", "min"), ("last_at", "max")]
 
 
 class Counted(NamedTuple):
-    """The number of reports in one row for each resource, and whether the interval has no gap."""
+    """The number of reports for each resource in an interval.
+
+    Attributes:
+        rows: A table with one row for each resource.
+        complete: Whether the interval has no gap, so that the numbers include every report.
+    """
 
     rows: pa.Table
     complete: bool

@@ -26,7 +26,7 @@ class HistoryRequest(StreamRequest):
     Attributes:
         begin: The start of the interval, or ``None`` for the whole stored history.
         end: The end of the interval, which is exclusive, or ``None`` for the current time.
-        limit: The maximum number of rows, counted from the first one, or ``None`` for all rows.
+        limit: The maximum number of rows, or ``None`` for all rows. The first rows in the requested order are returned.
         newest_first: Whether the rows are in reverse order.
     """
 

@@ -49,8 +49,9 @@ def load_object_definitions(source: str | Path, *, replace: bool = False) -> lis
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: ``source`` is not an object definition file, or has a document type (entities are never expanded).
-            An object cannot be registered; objects before it in the file are registered.
+        ValueError: ``source`` is not an object definition file, or contains a document type declaration, because
+            entities are never expanded. The error is also raised if an object cannot be registered. The objects before
+            it in the file stay registered.
     """
     objects = list(_parse(_content(source)).iterfind(".//{*}Object"))
     if not objects:

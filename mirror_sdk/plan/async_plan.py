@@ -87,7 +87,7 @@ class AsyncPlan(PlanReport):
         Args:
             concurrency: The maximum number of writes in flight at the same time.
             canary: The number of writes to send first, to devices that are awake. All of them must succeed before any
-                other write is sent. Writes that succeeded in an earlier ``apply`` count as well.
+                other write is sent. Writes that succeeded in an earlier ``apply`` count toward this number.
             max_failures: The number of writes that may fail. If more writes fail, the plan stops sending. ``None``
                 means no limit.
             expiry_seconds: The time for which each write may wait for its device, in seconds. The defaults are in the
@@ -99,8 +99,7 @@ class AsyncPlan(PlanReport):
             include_offline: Whether to include devices that are not registered.
 
         Returns:
-            The requests table of all writes that may be sent; see :attr:`result`. Writes that were not sent are
-            ``queued``.
+            A table of all writes that may be sent; see :attr:`result`. Writes that were not sent are ``queued``.
 
         Raises:
             AccessDenied: The access key has no permission to write. No further writes are sent.

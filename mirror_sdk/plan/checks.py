@@ -30,7 +30,7 @@ from mirror_sdk.wire.paths import parse_path
 CONNECTED_EXPIRY_SECONDS = 60
 """The time for which a write waits for a connected device, in seconds."""
 _SILENCES = 2
-"""The expiry for a device that sleeps for long, as a multiple of the time since its last contact."""
+"""The expiry for a device that has been asleep for a long time, as a multiple of the time since its last contact."""
 
 
 class Decision(StrEnum):
@@ -59,7 +59,7 @@ class Check(StrEnum):
 
 
 class Finding(NamedTuple):
-    """A decision and its reason, both as a constant and in words."""
+    """A decision about a write, and the reason for it as a constant and as a sentence."""
 
     decision: Decision
     check: Check
@@ -83,7 +83,7 @@ class PlannedWrite:
         unit: The unit of the resource.
         decision: Whether the write is sent.
         check: The reason for the decision.
-        reason: The reason for the decision in words.
+        reason: A sentence that explains the decision.
         sleeps: Whether the device sleeps, so that it accepts the write at its next contact.
         expiry_seconds: The time for which the write waits for the device, in seconds, unless ``apply`` sets another
             time.
@@ -409,8 +409,8 @@ def _current(resource: Resource) -> ReportedValue | DesiredValue | None:
 def _is_uncertain(resource: Resource) -> bool:
     """Return whether a failed write may have changed the resource since its last report.
 
-    The service does not report why the write of another application failed. So such a write counts as one that may have
-    changed the resource.
+    The service does not report why the write of another application failed. Such a write is therefore treated as one
+    that may have changed the resource.
     """
     desired = resource.desired
     if desired is None or desired.status is not DesiredStatus.FAILURE:

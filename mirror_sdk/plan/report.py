@@ -1,4 +1,4 @@
-"""The base class of the plans of both clients. It does not send requests."""
+"""The base class of the plans of the synchronous and the asynchronous client. It does not send requests."""
 
 from __future__ import annotations
 

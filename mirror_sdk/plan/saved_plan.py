@@ -40,7 +40,10 @@ class _SavedValue(_Saved):
 
 
 class _SavedRequest(_Saved):
-    """The saved form of a request: when the service accepted the write, by its clock, and any response."""
+    """The saved form of a request.
+
+    It consists of the time at which the service accepted the write, and the response, if any.
+    """
 
     accepted_at: Timestamp
     expires_at: Timestamp | None

@@ -38,7 +38,7 @@ _DEVICE_SPECIFIC = (*_REJECTED, ConnectionFailed, LimitExceeded, ServerError)
 _REMEMBERED = timedelta(days=1)
 """The time for which the service remembers an async-id after the response."""
 _STATUSES = {DesiredStatus.SUCCESS: 200, DesiredStatus.FAILURE: 400}
-"""The status codes for responses of which the mirror only knows whether the write succeeded."""
+"""The status codes to use if the mirror only knows whether a write succeeded, but has no response."""
 _CANARY_FAILED = {
     RequestStatus.FAILURE: "failed",
     RequestStatus.PENDING: "has no response yet",
@@ -81,7 +81,7 @@ class ScheduledWrite:
         return self.planned.undo._replace(undoes=undoes)
 
     def is_settled_by(self, read_at: datetime, resources: Mapping[str, Resource]) -> bool:
-        """Return whether the state of the mirror shows that a write that was sent earlier must not be sent again.
+        """Return whether a write was sent earlier and, according to the state of the mirror, must not be sent again.
 
         One day after the response, the service removes the async-id, and the log removes the response. The mirror still
         has the outcome until the next write to the resource.

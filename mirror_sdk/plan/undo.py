@@ -1,4 +1,4 @@
-"""The undo of a plan: writes that restore earlier values, and later changes that prevent them.
+"""The writes that undo a plan by restoring earlier values, and the later changes that prevent them.
 
 ``Plan.undo`` requests a restoring write for each write that may have had an effect. ``checks`` rejects the restoring
 write if the earlier value is unknown, or if another client or the device changed the resource afterwards.
@@ -41,7 +41,7 @@ def later_change(resource: Resource, write: EarlierWrite) -> str | None:
     """Return the later change of a resource after a write; ``None`` if there is no later change.
 
     A write or the device itself can make the change. A later write of the same value is not a change, unless the later
-    write failed. In that case the device may still have a value from the time between both writes.
+    write failed. In that case, the device might still have a value that it had between the two writes.
     """
     desired, reported = resource.desired, resource.reported
     if desired is None:

@@ -1,4 +1,4 @@
-"""The cells of a column, independently of the library of the table."""
+"""The cells of a column, for tables of any library."""
 
 from __future__ import annotations
 

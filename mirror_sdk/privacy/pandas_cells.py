@@ -1,4 +1,4 @@
-"""Pseudonyms in a pandas DataFrame: in its columns, in its index, and in the names of both."""
+"""Functions that insert pseudonyms into the columns and the index of a pandas DataFrame, and into the names of both."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class PersonalResource(NamedTuple):
 
 
 class Treatment(NamedTuple):
-    """The treatment of the values of a resource.
+    """The way in which the values of a resource are pseudonymized.
 
     Attributes:
         how: The treatment. ``None`` is used for resources without a declaration. Their numbers and booleans stay
@@ -270,7 +270,7 @@ def is_path(text: object) -> bool:
 
 
 def treatment_of(path: str) -> Treatment | None:
-    """Return the treatment of the values of a resource, or ``None`` if the values stay unchanged.
+    """Return how the values of a resource are pseudonymized, or ``None`` if they stay unchanged.
 
     The declaration of a registered object has precedence over the resources listed here. The strings of a resource
     without a declaration are treated as identifiers.

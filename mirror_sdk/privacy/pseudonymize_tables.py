@@ -1,4 +1,4 @@
-"""Pseudonyms in a table of pandas, Arrow or Polars."""
+"""Functions that replace personal data in a pandas, Arrow or Polars table with pseudonyms."""
 
 from __future__ import annotations
 

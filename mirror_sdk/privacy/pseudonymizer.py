@@ -1,4 +1,4 @@
-"""The replacement of personal data in the columns of one table, independently of the library of the table."""
+"""The replacement of personal data in the columns of one table, for tables of any library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check whether a recording is complete."""
+"""A check of whether a recording is complete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RecordingGap(JsonForm):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit(JsonForm):
-    """The range of the log that a recording covers, and the parts of it that are missing.
+    """The result of checking a recording: the range of the log that it covers, and the missing parts of that range.
 
     Times come from the clock of the service. They are ``None`` if the service did not send them.
 

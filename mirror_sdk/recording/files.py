@@ -60,8 +60,9 @@ VERSION: Final = 2
 class RecordingSettings(BaseModel):
     """The settings of a recording.
 
-    A recorder continues a recording only if all settings are the same. ``key`` identifies the access key, and finalized
-    files omit it. ``id`` links a sidecar folder to its recording.
+    A recorder continues a recording only if all settings are the same. ``key`` identifies the access key that the
+    recorder used. It is omitted from finalized files. ``id`` is the same in the recording and in its sidecar folder, so
+    that the two can be matched.
     """
 
     version: Literal[2]
@@ -314,7 +315,7 @@ def _parse_settings(path: Path, content: bytes) -> RecordingSettings:
 
 
 def _finish(folder: Path, target: Path) -> None:
-    """Rename the unfinished file after it was flushed to disk."""
+    """Flush the unfinished file to disk, and then rename it."""
     unfinished = unfinished_path(folder)
     fsync(unfinished)
     try:

@@ -153,7 +153,9 @@ class RecordingFolder:
         files.write_state(self.path, state)
 
     def save_rules(self, rules: Sequence[PresubscriptionRule]) -> None:
-        """Write the rules that this recorder, or the next one, has to remove when the recording ends.
+        """Store the rules that have to be removed when the recording ends.
+
+        If this recorder is killed, the next recorder removes them.
 
         Raises:
             OSError: The file could not be written.

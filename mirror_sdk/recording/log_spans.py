@@ -27,7 +27,10 @@ _SPANS = TypeAdapter(list[LogSpan])
 
 
 def merge(spans: Iterable[LogSpan]) -> list[LogSpan]:
-    """Return the same coverage with as few spans as possible, in the same order."""
+    """Merge adjacent spans, so that the same range is covered with as few spans as possible.
+
+    The order does not change.
+    """
     merged: list[LogSpan] = []
     for span in spans:
         if merged and (merged[-1].seq, merged[-1].until_at) == (span.after, span.from_at):

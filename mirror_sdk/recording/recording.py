@@ -107,9 +107,10 @@ class Recording:
         return audit(read_content(self.path))
 
     def finalize(self) -> None:
-        """Complete the Parquet files after a recorder was killed, so that other programs can see all events.
+        """Complete the Parquet files after a recorder was killed, so that other programs can read all events.
 
-        The next recorder with this folder would do the same.
+        You need this method only if you do not start another recorder with this folder, because a recorder completes
+        the files when it starts.
 
         Raises:
             OSError: The folder or the sidecar folder next to it (``_run.parquet.mirror``) cannot be written.
@@ -163,10 +164,10 @@ class Recording:
         """Return the history table, with one row per event, like :meth:`mirror_sdk.MirrorClient.history`.
 
         :func:`mirror_sdk.frames.history_frame` describes the columns, and what the notification log does not contain.
-        The table also lacks the gaps of the service itself. Values that this application read have the time of the
-        response instead of the device's time. ``received_at`` comes from the clock of this machine. Parts of the log
-        that were lost or not read are rows with the event ``gap``. A recording that was made with ``paths`` contains
-        neither registrations nor responses to reads.
+        The table also lacks the gaps of the service itself. For values that this application has read, the table
+        contains the time of the response instead of the device's time. ``received_at`` comes from the clock of this
+        machine. Parts of the log that were lost or not read are rows with the event ``gap``. A recording that was made
+        with ``paths`` contains neither registrations nor responses to reads.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.
@@ -177,7 +178,7 @@ class Recording:
                 limit.
             raw: Whether to add a column with the payloads.
             tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
-            limit: The maximum number of rows, from the start of the table. ``None`` means no limit.
+            limit: The maximum number of rows. The table then contains the first rows. ``None`` means no limit.
             as_: The type of the result: ``pandas`` for a ``pandas.DataFrame``, ``arrow`` for a ``pyarrow.Table``, or
                 ``polars`` for a ``polars.DataFrame``.
 

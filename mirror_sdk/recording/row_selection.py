@@ -1,4 +1,4 @@
-"""The selection of devices and resources of a recording."""
+"""The selection of devices and resources that are read from a recording."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RowSelection:
 
 
 def select(names: Mapping[str, str | None], devices: DevicesLike | None, paths: Sequence[str] | None) -> RowSelection:
-    """Return the selection of a caller.
+    """Convert the arguments of a caller to a selection.
 
     Args:
         names: The endpoint names of the recorded devices, by device id.

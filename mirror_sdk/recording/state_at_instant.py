@@ -1,4 +1,4 @@
-"""The state at a point in time, computed from a recording.
+"""Functions that compute the state at a point in time from a recording.
 
 It consists of the last value of each resource, starting from a stored state table.
 """
@@ -48,7 +48,7 @@ class RecordedValues(NamedTuple):
     state_times: Sequence[pd.Timestamp]
 
     def is_complete(self, spans: Sequence[LogSpan], *instants: datetime) -> bool:
-        """Return whether nothing is missing from the last state table before these times to the last of the times."""
+        """Return whether nothing is missing from the last state table before these times up to the last time."""
         before = [taken_at for taken_at in self.state_times if taken_at <= min(instants)]
         return bool(before) and is_covered(spans, max(before), *instants)
 
@@ -147,7 +147,10 @@ def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _units(naming: pd.DataFrame, units: pd.Series) -> pd.Series:
-    """Return the unit of each resource: the last one that its device reported, or else the unit in ``units``."""
+    """Return the unit of each resource.
+
+    This is the unit that its device last reported or, if there is none, the unit in ``units``.
+    """
     names = UnitNames()
     for row in zip(naming["device_id"], naming["path"], naming["reported_text"], strict=True):
         names.add(*row)

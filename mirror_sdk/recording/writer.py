@@ -27,7 +27,7 @@ from mirror_sdk.wire.model import write_timestamp
 
 
 class RecordingWriter:
-    """A writer of batches of the log to the folder of a recording.
+    """A writer, which stores batches of the log in the folder of a recording.
 
     Args:
         path: The folder of the recording.

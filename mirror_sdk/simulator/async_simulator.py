@@ -119,7 +119,7 @@ class AsyncSimulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value of a device as a sensor would, or add a resource.
+        """Change the value of a resource on a device, as a sensor would, or add a resource to the device.
 
         The device announces a new resource with its next registration update. By default, all flags stay unchanged.
 
@@ -152,7 +152,7 @@ class AsyncSimulator:
         )
 
     async def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """Remove a resource of a device. The mirror keeps the last value of the resource (specification 2.1).
+        """Remove a resource from a device. The mirror still stores the last value of the resource (specification 2.1).
 
         >>> await simulator.remove_resource(light, "/3311/0/5851")
         """
@@ -196,7 +196,9 @@ class AsyncSimulator:
         return (await self._send(_simulator_operations.get_simulator_clock())).now
 
     async def has_manual_clock(self) -> bool:
-        """Return whether the service has a manual clock, which :meth:`advance` can advance, instead of real time.
+        """Return whether the clock of the service is manual.
+
+        A manual clock stands still until :meth:`advance` is called. Otherwise the service uses real time.
 
         >>> await simulator.has_manual_clock()
         True

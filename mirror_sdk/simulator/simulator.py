@@ -120,7 +120,7 @@ class Simulator:
         writable: bool | None = None,
         executable: bool | None = None,
     ) -> None:
-        """Change a value of a device as a sensor would, or add a resource.
+        """Change the value of a resource on a device, as a sensor would, or add a resource to the device.
 
         The device announces a new resource with its next registration update. By default, all flags stay unchanged.
 
@@ -151,7 +151,7 @@ class Simulator:
         self._command(device_id, lambda found: _simulator_operations.put_simulator_resource(found, path, value, flags))
 
     def remove_resource(self, device_id: DeviceLike, path: str) -> None:
-        """Remove a resource of a device. The mirror keeps the last value of the resource (specification 2.1).
+        """Remove a resource from a device. The mirror still stores the last value of the resource (specification 2.1).
 
         >>> simulator.remove_resource(light, "/3311/0/5851")
         """
@@ -195,7 +195,9 @@ class Simulator:
         return self._send(_simulator_operations.get_simulator_clock()).now
 
     def has_manual_clock(self) -> bool:
-        """Return whether the service has a manual clock, which :meth:`advance` can advance, instead of real time.
+        """Return whether the clock of the service is manual.
+
+        A manual clock stands still until :meth:`advance` is called. Otherwise the service uses real time.
 
         >>> simulator.has_manual_clock()
         True

@@ -59,7 +59,7 @@ ConvertLines: TypeAlias = Callable[[Iterator[list[bytearray]]], Iterator[Batch]]
 
 
 class SizeLimit:
-    """A counter of the bytes of responses after decompression.
+    """A limit on the total size of responses after decompression.
 
     Args:
         max_bytes: The maximum number of bytes of all responses together.

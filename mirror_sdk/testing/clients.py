@@ -20,7 +20,7 @@ It prevents a client whose requests all fail from keeping a CPU core busy.
 
 
 class Pauses:
-    """A clock that follows real time but skips pauses."""
+    """A clock for clients in tests. It follows real time, but pauses take almost no real time."""
 
     def __init__(self) -> None:
         self._skipped_seconds = 0.0

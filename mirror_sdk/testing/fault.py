@@ -1,4 +1,4 @@
-"""A fault, which defines the affected requests or entries, how often it acts, and its effect."""
+"""A fault: its effect, the requests or log entries that it affects, and how often it acts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fault:
 
     Attributes:
         action: The effect of the fault.
-        target: The kind of message that it affects; ``None`` for a fault of a device.
+        target: The kind of message that it affects, or ``None`` for a fault that affects a device.
         times: The maximum number of times that it acts; ``None`` for no limit.
         path: The path that it affects. ``*`` at the end matches anything.
         method: The HTTP method that it affects; ``None`` for all methods.
@@ -101,7 +101,7 @@ class Fault:
         return False
 
     def alter(self, entries: list[Any]) -> list[Any]:
-        """Apply the fault to the entries in one list of a message, and return the result."""
+        """Apply the fault to a list of notifications, and return the changed list."""
         if self.action == "delay":
             return entries
         affected = self.affected_entries(entries)

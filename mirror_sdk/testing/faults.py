@@ -1,4 +1,4 @@
-"""Faults that a test injects between client and server, in devices, and in the server itself.
+"""Faults that a test injects into connections between client and server, into devices, and into the server itself.
 
 All faults are counted and follow the clock of the mirror, so a test has the same result on every run.
 """
@@ -175,9 +175,9 @@ class Faults:
     def silence(self, device: DeviceLike) -> Fault:
         """Make a device stop responding until you end the fault.
 
-        A request to the device fails with ``DeviceUnavailable`` when the clock has advanced past the time for which the
-        server waits for a response. A call that waits for the result, such as ``client.read_value``, itself advances
-        the clock by this time once for each attempt. It takes no real time.
+        The server waits for a response until the clock has advanced by a certain time. Then the request fails with
+        ``DeviceUnavailable``. A call that waits for the result, such as ``client.read_value``, itself advances the
+        clock by this time once for each attempt. It takes no real time.
         """
         return self._set_device(device, "silent")
 
@@ -221,14 +221,18 @@ class Faults:
             return any(fault.is_live and fault.until_at and now < fault.until_at for fault in self._active)
 
     def is_incomplete(self, message: Mapping[str, Any]) -> bool:
-        """Return whether a message has to wait for notifications that must be delivered before its own."""
+        """Return whether a message must be delayed until the notifications arrive that a fault delivers before it.
+
+        This is so if a fault that reorders notifications affects the message and has not received all of its
+        notifications yet.
+        """
         entries = message.get("notifications", [])
         with self._changed:
             waiting = [fault for fault in self._active if fault.action == "reorder"]
             return any(any(fault.affected_entries(entries)) and fault.is_live for fault in waiting)
 
     def alter(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply all faults to a notification message, and return the result."""
+        """Return a copy of a notification message with the effects of all faults."""
         altered = dict(message)
         with self._changed:
             for key, target in ENTRY_LISTS.items():
@@ -238,7 +242,7 @@ class Faults:
         return {key: entries for key, entries in altered.items() if entries}
 
     def wake(self) -> None:
-        """Wake polls that wait for the channel, so that they check its state again."""
+        """Wake polls that wait because the channel is delayed, so that they check its state again."""
         with self._changed:
             self._changed.notify_all()
 

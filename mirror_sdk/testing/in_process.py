@@ -31,7 +31,7 @@ _STARTING = threading.Lock()
 
 
 class _Caller(threading.local):
-    """The caller of the app in this thread.
+    """The client request that the app is processing in this thread.
 
     Callers in other threads, such as a server in a test, never cancel a request.
     """

@@ -31,9 +31,10 @@ _TIMEOUT_SECONDS = 30.0
 class Mirror:
     """A complete mirror in this process.
 
-    The server has a database in ``folder`` and is reached without a network.
+    The server has a database in ``folder``. Clients call it directly, without a network.
 
-    The fixtures close the mirror. Without them, use it in a ``with`` statement, or call :meth:`close`.
+    The pytest fixtures create and close a mirror for each test. If you create one yourself, use it in a ``with``
+    statement, or call :meth:`close`.
 
     Args:
         folder: The folder of the database. An existing database in it is used.
@@ -45,7 +46,7 @@ class Mirror:
         simulator: The simulator, which controls the devices. It is not affected by faults.
         clock: The clock of the mirror.
         faults: The methods that inject faults into connections, devices and the server.
-        client: A client whose notification log starts together with the mirror.
+        client: A client of the mirror. Its notification log contains all events since the mirror started.
         transport: The transport for a ``MirrorClient`` or ``httpx.Client`` that the code under test creates.
 
     Raises:
@@ -129,7 +130,7 @@ class Mirror:
         """Add simulated devices whose values follow the clock.
 
         The kinds of devices alternate: thermometer, weather station, light, smart plug, door contact, thermostat. The
-        same calls give the same devices, ids and values in every run. To add a custom device, use
+        same calls create the same devices with the same ids and values in every run. To add a custom device, use
         ``simulator.add_device``.
 
         Args:
@@ -146,11 +147,11 @@ class Mirror:
         return [FleetDevice.of(listed[device_id], self.simulator) for device_id in added]
 
     def read_log(self, client: MirrorClient | None = None, *, after: int = 0) -> list[Event]:
-        """Return the events in the current notification log of a client, including the effects of faults.
+        """Return the events in a client's notification log, as faults have changed them.
 
         Args:
             client: The client; ``mirror.client`` by default.
-            after: The number of a log entry (``Event.seq``). Only events after this entry are returned.
+            after: The number of a log entry (``Event.seq``). Only later events are returned.
         """
         reader = LogReader((client or self.client)._session.sender.send, after=after)
         events: list[Event] = []

@@ -90,7 +90,7 @@ class FaultyTransport(httpx.BaseTransport):
         raise httpx.ReadTimeout("a fault delayed the response", request=request)
 
     def _poll(self, request: httpx.Request, is_canceled: Callable[[], bool]) -> httpx.Response:
-        """Poll until there are entries to deliver, or until the waiting time of the poll is over.
+        """Poll until there are entries to deliver, or until the waiting time of the poll has elapsed.
 
         Faults may delay entries but do not lose them, because the position of the reader does not change.
         """
@@ -209,7 +209,7 @@ def _poll_response(
 ) -> httpx.Response:
     """Merge the responses into one.
 
-    It has the gap of the first response, and the position and time of the last one.
+    The result contains the gap from the first response, and the position and the time from the last one.
     """
     first, last = responses[0], responses[-1]
     sources = ((GAP_HEADER, first), (CURSOR_HEADER, last), (TIME_HEADER, last))

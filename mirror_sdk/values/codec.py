@@ -1,4 +1,4 @@
-"""The interface of a codec, which consists of functions that read, write and split payloads of one content type."""
+"""The interface of a codec: the functions that read, write and split payloads of one content type."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PayloadPart(NamedTuple):
 
     ``value_count`` is the number of values in the part, one for each instance of the resource.
 
-    ``seconds`` is the time of the values. It is in seconds since 1970, or relative to the current time if it is below
-    2**28. It is ``None`` if the format has no times. Source: RFC 8428, 4.5.3.
+    ``seconds`` is the time of the values. It is in seconds since 1970. Numbers below 2**28 are relative to the current
+    time. It is ``None`` if the format has no times. Source: RFC 8428, 4.5.3.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""The known content types, and other names of them that services and devices use."""
+"""The known content types, and other names that services and devices use for them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ALIASES: Mapping[str, str] = {str(number): name for number, name in CONTENT_FORM
 
 @lru_cache(maxsize=256)
 def media_type(content_type: str) -> str:
-    """Return the content type without parameters. A ``charset`` is kept if it is not UTF-8."""
+    """Return the content type without parameters, except for a ``charset`` that is not UTF-8."""
     name, *parameters = (part.strip().lower() for part in content_type.split(";"))
     charsets = {part.removeprefix("charset=").strip('"') for part in parameters if part.startswith("charset=")}
     return ALIASES.get(name, name) if charsets <= {"utf-8", "utf8", "us-ascii"} else content_type

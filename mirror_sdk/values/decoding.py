@@ -58,9 +58,9 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
         path: The resource path, such as ``/3303/0/5700``.
 
     Returns:
-        A value of the declared kind. For an undeclared resource, the payload determines the kind in JSON, CBOR and
-        SenML, and other payloads are text. A payload with resource instances becomes a ``MULTIPLE`` value, which is a
-        mapping from instance ids to values. ``None`` becomes a value of the kind ``NONE``.
+        A value of the declared kind. For an undeclared resource, payloads in JSON, CBOR and SenML determine the kind
+        themselves, and other payloads are strings. A payload with resource instances becomes a ``MULTIPLE`` value,
+        which is a mapping from instance ids to values. ``None`` becomes a value of the kind ``NONE``.
 
         A payload that cannot be decoded becomes an ``OPAQUE`` value with the bytes. ``problem`` then contains the
         reason: the payload does not match the declaration, its content type is unknown, or it contains values of other
@@ -79,7 +79,10 @@ def decode(raw: bytes | None, content_type: str | None, path: str) -> Value:
 
 
 def _are_instances(path: str, readings: Mapping[str, DecodedValue]) -> bool:
-    """Return whether a payload contains only instances of a resource, or none if it is declared multiple."""
+    """Return whether a payload contains only instances of a resource.
+
+    It may contain no instances if the resource is declared multiple.
+    """
     if not is_resource(path) or parse_path(path).resource_instance_id is not None:
         return False
     definition = lookup(path)
@@ -97,7 +100,7 @@ def _multiple(raw: bytes, content_type: str | None, path: str, readings: Mapping
 
 
 def plain_type(content_type: str | None, path: str) -> ResourceType | None:
-    """Return the type of all payloads of this content type, if it is always the same.
+    """Return the type that all payloads with this content type have, if it is always the same.
 
     Returns:
         ``OPAQUE`` for payloads that always stay bytes, and ``STRING`` for undeclared text. ``None`` means that only
@@ -120,10 +123,10 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
         path: The path that was read: a resource, an object instance (``/3303/0``) or an object (``/3303``).
 
     Returns:
-        The values by the path of each resource or resource instance (``/3/0/6/0``). If a resource has values of several
-        times, the result contains only the newest value. A value that does not match its declaration is ``OPAQUE``,
-        with the reason in ``problem``. If the payload cannot be decoded at all, the result is one such value under
-        ``path``. The ``raw`` of each value is the whole payload.
+        The values by the path of each resource or resource instance (``/3/0/6/0``). If the payload contains several
+        values of a resource, each with its own timestamp, the result contains only the newest one. A value that does
+        not match its declaration is ``OPAQUE``, with the reason in ``problem``. If the payload cannot be decoded at
+        all, the result is one such value under ``path``. The ``raw`` of each value is the whole payload.
 
     Source: LwM2M core, data formats.
     """
@@ -142,9 +145,9 @@ def decode_many(raw: bytes | None, content_type: str | None, path: str) -> dict[
 def split(raw: bytes, content_type: str, path: str) -> list[PayloadPart]:
     """Split a payload, such as the response to a read of an object instance, into one part for each resource.
 
-    If the payload contains values of several times, a resource has one part for each time. Parts of SenML and LwM2M
-    JSON are SenML JSON. For a part, :func:`decode` and :func:`decode_many` return the same values as for the whole
-    payload.
+    If the payload contains several values of a resource with different timestamps, the resource has one part for each
+    timestamp. Parts of SenML and LwM2M JSON are SenML JSON. For a part, :func:`decode` and :func:`decode_many` return
+    the same values as for the whole payload.
 
     Args:
         raw: The payload.
@@ -183,8 +186,8 @@ def encode(
     Args:
         value: A ``float``, ``int``, ``str``, ``bool``, ``datetime`` with a time zone, ``bytes`` or a NumPy scalar of
             these types. For a multiple resource, pass a mapping from instance ids to such values, which replaces all
-            instances. For a declared integer, a ``float`` is accepted if it has no fraction and is below 2**53. Larger
-            ones may have been rounded.
+            instances. For a declared integer, a ``float`` is accepted if it has no fraction and is below 2**53. A
+            larger ``float`` might have been rounded.
         path: The resource path, such as ``/3311/0/5850``.
         content_type: The content type. The default is text/plain, and application/octet-stream for bytes. A mapping can
             only be encoded as TLV, which is the default if the resource is declared, or as SenML JSON. Bytes with any
@@ -196,8 +199,8 @@ def encode(
 
     Raises:
         InvalidValue: The value does not have the declared type, is out of its range, is a datetime without a time zone
-            or is not finite. Other causes are a resource that is executable or read-only, a content type that is
-            unknown or cannot contain the value, and an error of a registered encoder. The message describes the values
+            or is not finite. The error is also raised if the resource is executable or read-only, if the content type
+            is unknown or cannot contain the value, or if a registered encoder fails. The message describes the values
             that the resource accepts.
     """
     if isinstance(value, Mapping):
@@ -256,7 +259,10 @@ def _encode_instances(
 
 
 def _written_type(content_type: object) -> str:
-    """Return the content type if it is a name, because requests must not contain CoAP numbers."""
+    """Return the content type if it is a name.
+
+    Raise an error for a CoAP number, because requests must not contain one.
+    """
     if isinstance(content_type, str) and "/" in content_type:
         return content_type
     name = ALIASES.get(str(content_type), TEXT_PLAIN)

@@ -15,13 +15,14 @@ _DECIMAL = re.compile(rb"[+-]?\d+(\.\d+)?")
 def display_value(value: Value, unit: str = "", longest: int | None = None) -> str:
     """Format a value for users as one line, with its unit.
 
-    A number keeps the digits of its payload if that is a decimal number of at most 15 digits. Otherwise, it has as few
-    digits as its type needs. A time of whole seconds has no fraction.
+    A number is displayed with the digits of its payload if the payload is a decimal number of at most 15 digits.
+    Otherwise, it is displayed with as few digits as its type needs. A time of whole seconds has no fraction.
 
     Args:
         value: The value.
         unit: The code of the unit, which is displayed only for a number.
-        longest: The maximum length of the text and of the unit. Longer ones are cut. By default, there is no limit.
+        longest: The maximum length of the value and of the unit. A longer value or unit is cut. By default, there is no
+            limit.
 
     >>> from mirror_sdk.values import decode
     >>> [display_value(decode(text, "text/plain", "/3303/0/5700"), "Cel") for text in (b"21.50", b"21.500000000000004")]

@@ -26,7 +26,7 @@ HIGHEST_ID = 65535
 _SIGNED_64 = range(-(2**63), 2**63)
 _UNSIGNED_64 = range(2**64)
 _EXACT_FLOATS = 2**53
-"""The lowest float that may stand for several integers."""
+"""The lowest float to which more than one integer is rounded."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _LONGEST_INTEGER = 20
@@ -37,7 +37,8 @@ _EXCERPT_BYTES = 24
 _INTEGER_SIZES = (1, 2, 4, 8)
 _FLOAT_FORMATS = {4: ">f", 8: ">d"}
 _INTEGERS = {4: range(1 - 2**22, 2**27), 8: range(1 - 2**51, 2**52)}
-"""Integers whose bytes are not a plausible float: they would be below 1e-33, subnormal, or an unusual NaN."""
+"""Integers whose bytes are not a plausible float: as a float, they would be below 1e-33, subnormal, or an unusual NaN.
+"""
 
 
 def from_epoch(seconds: int | None) -> datetime | None:
@@ -97,9 +98,8 @@ def as_float(number: object) -> float | None:
 def is_integer_for_float(content: bytes) -> bool:
     """Return whether the bytes of a declared float look like an integer.
 
-    Some clients write a float without its fraction. Their bytes cannot be distinguished from a float with certainty,
-    and the fraction is lost. Such bytes are therefore read neither as a float nor as an integer. Zero is the same in
-    both forms.
+    Some clients write a float without its fraction. Their bytes cannot be distinguished from those of a float with
+    certainty. Such bytes are therefore read neither as a float nor as an integer. Zero is the same in both forms.
     """
     if len(content) not in _FLOAT_FORMATS:
         return len(content) in _INTEGER_SIZES
@@ -115,7 +115,7 @@ class DataType:
     Attributes:
         kind: The kind of the values.
         expected: A description of the values that a resource of this type accepts.
-        cure: A description of how to pass such a value.
+        cure: A hint on how to pass such a value, for error messages.
         senml_field: The member of a SenML record that contains such a value.
     """
 
@@ -125,7 +125,7 @@ class DataType:
     senml_field = ""
 
     def accept(self, value: object) -> PythonValue | None:  # noqa: ARG002 - this type has no values
-        """Return a checked form of the Python value that a user passes."""
+        """Check the Python value that a user passed, and return it in the form that this type uses."""
         return None
 
     def from_item(self, item: object) -> PythonValue | None:
@@ -436,7 +436,7 @@ def _may_be_several(value: object) -> bool:
 
 
 def reading_of(resource_type: ResourceType, python: PythonValue | None, raw: bytes) -> DecodedValue:
-    """Return a value of the declared type, or the bytes of the payload if ``python`` is ``None``."""
+    """Return the decoded value, or an opaque value with the bytes of the payload if ``python`` is ``None``."""
     if python is None:
         beginning = f"{raw[:_EXCERPT_BYTES]!r}{'...' if len(raw) > _EXCERPT_BYTES else ''}"
         return DecodedValue(ValueKind.OPAQUE, raw, f"{beginning} cannot be read as the type {resource_type}")

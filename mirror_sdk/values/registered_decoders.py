@@ -37,7 +37,7 @@ def register_decoder(content_type: str, decode: Decoder, encode: Encoder | None 
     function is thread-safe.
 
     The decoded value is converted to the declared type, so 21 becomes 21.0 if a float is declared. If ``decode`` raises
-    an error or returns something other than a value, the resource gets the kind ``opaque`` with the bytes.
+    an error or returns something other than a value, the value is the bytes and has the kind ``opaque``.
     ``Value.problem`` then contains the reason. One invalid payload therefore never breaks a table.
 
     Args:

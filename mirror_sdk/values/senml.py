@@ -1,7 +1,8 @@
 """SenML in JSON and CBOR, and the older LwM2M JSON. A payload contains named records, each with one value.
 
 The format itself distinguishes numbers, strings, booleans, bytes and object links. Whether a number is a float, an
-integer or a time is declared in the object definition. A record of another kind than the declared one stays bytes.
+integer or a time is declared in the object definition. If the kind of a record does not match the declaration, the
+value stays bytes.
 
 Source: RFC 8428; LwM2M core, SenML and JSON data formats.
 """
@@ -114,7 +115,10 @@ def _parts(entries: Iterable[_Entry], path: str) -> list[PayloadPart]:
 
 
 def _plain_item(entry: _Entry) -> PythonValue:
-    """Return the item of a record in the form of its field. ``v`` must be a number, though CBOR allows other types."""
+    """Return the value of a record, after checking that its type matches its field.
+
+    ``v`` must be a number, although CBOR allows other types.
+    """
     reading = item_of(_TYPES_OF_FIELDS.get(entry.field), entry.item, b"")
     if entry.field != "v" and reading.problem is None:
         return reading.python
@@ -133,7 +137,7 @@ def _records(body: object) -> list[_Record]:
 
 
 def _named(record: _Record) -> _Record:
-    """Return a record of SenML CBOR with the names of JSON instead of its labels."""
+    """Return a SenML CBOR record with the field names of SenML JSON instead of the numeric labels."""
     # In CBOR, True and 2.0 are different labels than 1 and 2. In Python they are equal, so the types are checked.
     if not all(type(label) in (int, str) for label in record):
         raise UnreadablePayload("the labels of a SenML record are integers and texts")

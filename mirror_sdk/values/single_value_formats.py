@@ -1,6 +1,6 @@
 """Formats whose payloads contain one value: text, links, bytes, JSON and CBOR.
 
-A decoder never trusts a payload: a length or a nesting depth that it only claims does not use memory.
+A decoder never trusts a payload. It allocates no memory for a length or a nesting depth that the payload merely claims.
 
 Source: LwM2M core, text/plain and CBOR data formats; RFC 6690, RFC 8259, RFC 8949.
 """
@@ -41,7 +41,7 @@ def _read_text(raw: bytes, path: str) -> dict[str, DecodedValue]:
 
 
 def write_text(value: PythonValue, *_: object) -> bytes:
-    """Return a checked value in the form of text/plain."""
+    """Encode a checked value as text/plain."""
     match value:
         case bool():
             return b"1" if value else b"0"

@@ -1,7 +1,6 @@
 """Conversion of values that a person typed to the declared type of a resource, without guessing.
 
-A string that could mean two values is rejected, and the error contains both. A number with a decimal comma is rejected,
-too.
+A string that could mean two values is rejected, and the error contains both. Numbers with a decimal comma are rejected.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LINK_EXAMPLE = "3303:0"
 _BOOLEANS = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,400}(?:\.[0-9]{0,400})?|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?")
 _EPOCH_SECONDS = re.compile(r"[+-]?[0-9]{9,12}")
-"""The seconds since 1970. A number with fewer digits could also be a year or a date without dashes."""
+"""A pattern for seconds since 1970. A number with fewer digits could also be a year or a date without dashes."""
 _DATE_AND_HOUR = re.compile(
     r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?:[01][0-9]|2[0-3])(?:[0-5][0-9])?"
 )
@@ -80,7 +79,7 @@ def parse_value(text: str, path: str) -> PythonValue:
 
 
 def parse_text(text: str, path: str) -> PythonValue:
-    """Convert a string like :func:`parse_value`, but without checking the declared range and the path.
+    """Convert a string in the same way as :func:`parse_value`, but without checking the declared range and the path.
 
     Raises:
         InvalidValue: The text is not a valid value for the resource.
@@ -95,7 +94,7 @@ def parse_text(text: str, path: str) -> PythonValue:
 
 
 def argument_value(value: object, text: str | None, path: str) -> object:
-    """Return the value of a call that accepts either a value or a string that a person typed.
+    """Return the value to write from the arguments of a call that accepts either a value or a typed string.
 
     Raises:
         InvalidValue: Both or neither of them were passed, or the text is not a valid value for the resource.

@@ -36,7 +36,7 @@ _HOLDS_ENTRIES = frozenset({_Kind.OBJECT_INSTANCE, _Kind.MULTIPLE_RESOURCE})
 _WIDE_ID = 0x20
 _SHORT = 8
 _MOST_BYTES = 2**24 - 1 - 6
-"""The maximum length of a value: the largest number in three bytes, minus the header of an inner entry."""
+"""The maximum length of a value: the largest number that fits into three bytes, minus the header of an inner entry."""
 
 
 def _read_tlv(raw: bytes, path: str) -> dict[str, DecodedValue]:
@@ -145,7 +145,7 @@ def write_tlv(value: PythonValue, path: str, resource_type: ResourceType | None)
 
 
 def join_instances(payloads: Iterable[bytes], path: str) -> bytes:
-    """Join resource instances that :func:`write_tlv` has written to one multiple resource."""
+    """Join the TLVs of resource instances, as :func:`write_tlv` returns them, to the TLV of one multiple resource."""
     contents = (content for payload in payloads for _, _, content in _entries(payload))
     return _entry(_Kind.MULTIPLE_RESOURCE, _ids(path)[2], b"".join(contents))
 

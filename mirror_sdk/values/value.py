@@ -16,7 +16,7 @@ PythonValue: TypeAlias = float | int | str | bool | datetime | bytes
 InstanceValues: TypeAlias = Mapping[int, PythonValue]
 """The values of a multiple resource, sorted by the id of the resource instance."""
 BASE64_MARK = "base64:"
-"""The prefix of a base64 string that could also be hex digits or is empty."""
+"""The prefix of a base64 string that is empty or could also be read as hex digits."""
 
 
 class ValueKind(StrEnum):
@@ -57,8 +57,9 @@ class Value(JsonForm):
     def to_dict(self) -> dict[str, Any]:
         r"""Return ``kind``, ``value``, ``base64``, ``content_type`` and ``problem`` for any JSON encoder.
 
-        For bytes, ``base64`` contains the value and ``value`` is ``None``. For a multiple resource, ``value`` is an
-        object by instance id, such as ``{"0": 3800}``, with bytes in base64.
+        For bytes, ``base64`` contains the value and ``value`` is ``None``. For a resource with several instances,
+        ``value`` is a dictionary from instance ids to values, such as ``{"0": 3800}``. Instances that are bytes are
+        base64 strings in it.
 
         >>> from mirror_sdk.values import decode
         >>> decode(b"21.5", "text/plain", "/3303/0/5700").to_dict()["value"]
@@ -77,7 +78,9 @@ class Value(JsonForm):
         }
 
     def __str__(self) -> str:
-        r"""Format the value for users: times in RFC 3339, ``true`` and ``false``, bytes with their size and beginning.
+        r"""Format the value for users.
+
+        Times are in RFC 3339, booleans are words, and bytes are cut and have their size.
 
         Control characters and invisible characters become escapes such as ``\x1b``. ``python`` contains the unchanged
         text.

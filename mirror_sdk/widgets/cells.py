@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
-    """A cell of a notebook page, and a single run of the cell."""
+    """A cell of an open notebook, and a single run of that cell."""
 
     cell_id: str
     run_id: str

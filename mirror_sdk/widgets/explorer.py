@@ -1,4 +1,4 @@
-"""The explorer, which shows a list of devices, and one device with its resources and their past."""
+"""The explorer, which shows a list of devices, and the resources of one device with their earlier values."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _ROWS_IN_COPY = 100
 class Explorer(WriterHost):
     """A widget to find devices, inspect a device, and send requests to it.
 
-    The explorer shows the values, units, past, drift and subscriptions of a device. It can read, subscribe to, write
-    and execute resources.
+    The explorer shows the current and earlier values, units, drift and subscriptions of a device. It can read,
+    subscribe to, write and execute resources.
 
     The explorer updates when events arrive. It also reads the mirror every ten seconds, because some changes are not
     reported by events. Choosing a device only reads from the mirror. Only buttons send requests to the device. The
-    buttons above the table act on the selected resources, and the others on the resource that is displayed in detail.
+    buttons above the table act on the selected resources. The other buttons act on the resource whose details are open.
 
     Args:
         client: The client of the mirror.
@@ -45,7 +45,7 @@ class Explorer(WriterHost):
         keep_previous: Whether earlier explorers stay open. By default, a new explorer closes the explorers of the
             previous run of its cell. If the notebook does not identify the running cell, it closes all earlier
             explorers of this client.
-        host: The widget that displays this one as a part of itself, without the list of devices.
+        host: The widget that contains this one. The explorer is then displayed without the list of devices.
 
     Attributes:
         writer: The write panel; ``None`` until it is opened.

@@ -40,7 +40,7 @@ class Subscription:
             self._waiting.append(event)
 
     def drain(self) -> tuple[list[Event], int]:
-        """Remove and return the buffered events. Also return the number of events that were dropped before them."""
+        """Remove the buffered events. Return them and the number of events that were dropped before them."""
         with self._lock:
             events, overrun = list(self._waiting), self._overrun
             self._waiting.clear()
@@ -59,7 +59,7 @@ class EventFeed:
 
     Args:
         client: The client of the mirror.
-        clock: A function that returns the time in seconds. It is used for the pause before a restart.
+        clock: A function that returns the time in seconds. It measures the pause before a restart.
     """
 
     def __init__(self, client: MirrorClient, clock: Callable[[], float] = time.monotonic) -> None:
@@ -87,7 +87,7 @@ class EventFeed:
     def await_start(self, timeout_seconds: float) -> bool:
         """Wait until the poller runs or has failed.
 
-        After that, no entry between the log and the new events is missed.
+        A caller that reads the log afterwards misses no event between the log and the new events.
         """
         return self._started.wait(timeout_seconds)
 

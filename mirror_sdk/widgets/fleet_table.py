@@ -1,6 +1,6 @@
-"""The overview of a fleet, with a row for each device and the worst status first.
+"""An overview of a fleet, with a row for each device. The devices with the worst status come first.
 
-A device that is opened appears next to the table.
+If a user opens a device, it appears next to the table.
 """
 
 from __future__ import annotations

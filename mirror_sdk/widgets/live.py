@@ -31,7 +31,7 @@ CALLS_AT_ONCE = 8
 
 
 class Live:
-    """The work of one widget in the background, from :meth:`start` to :meth:`stop`.
+    """The background work of one widget, which runs from :meth:`start` to :meth:`stop`.
 
     Args:
         client: The client of the mirror.
@@ -73,7 +73,7 @@ class Live:
 
     @property
     def is_running(self) -> bool:
-        """Whether the work was started and not stopped."""
+        """Whether the work has been started and not been stopped since then."""
         return self._subscription is not None and not self._stopped.is_set()
 
     @property
@@ -82,7 +82,7 @@ class Live:
         return feed_of(self._client).problem if self.is_running else None
 
     def run(self, call: Callable[[], T], then: Callable[[T], object], failed: Callable[[Exception], object]) -> None:
-        """Make a client call on another thread. The next step delivers the outcome of the call.
+        """Make a client call on another thread. After the call has ended, the next :meth:`step` delivers its outcome.
 
         The call does not show a progress bar, because it would appear in the output of an unrelated cell.
         """
@@ -139,7 +139,7 @@ class Live:
     def show(self) -> None:
         """Deliver the outcomes and events that have arrived, and display changes.
 
-        This does not do work that is due, so that a change of a field does not send a request.
+        This method does not do the work that is due. A user who types into a field therefore does not cause requests.
         """
         self._run_safely(self._deliver, self._show)
 

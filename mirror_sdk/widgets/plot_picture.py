@@ -1,4 +1,4 @@
-"""The plot of the event watcher as a picture and in words, for pages without a kernel."""
+"""The plot of the event watcher as a picture and as a description, for pages without a kernel."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _legend_row(line: Series, interval: Interval) -> dict[str, object]:
 def _visible(line: Series, interval: Interval, more: int = 0) -> tuple[Numbers, Numbers]:
     """Return the times and the numbers within the interval.
 
-    They include ``more`` additional points on each side, to draw the lines to.
+    They include ``more`` additional points on each side, so that lines reach the edges of the plot.
     """
     at, numbers = line.with_breaks
     begin, end = map(milliseconds, interval)

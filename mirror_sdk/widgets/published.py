@@ -54,12 +54,12 @@ class Published(ABC):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The entire content, as a page gets it with the state of the widget."""
+        """The entire content, in the form in which it is a part of the widget's state."""
         with self._lock:
             return self._message(all=True, **self._everything())
 
     def send_all(self) -> None:
-        """Send the entire content, because a page was opened."""
+        """Send the entire content to the pages, for example because a page was opened."""
         with self._lock:
             message = self.state
             self._send(message, message.pop("buffers", []))
@@ -176,7 +176,7 @@ def _for_page(row: Row) -> dict[str, Any]:
 
 
 def _overlap(before: Points | None, points: Points) -> tuple[int, int]:
-    """Return how many points a line lost at its start, and how many of the remaining ones it kept.
+    """Return the number of points that a line lost at its start, and the number of points that it kept after them.
 
     Both numbers are 0 if the line changed in another way.
     """

@@ -22,7 +22,7 @@ def table(caption: str, columns: Sequence[str], rows: Sequence[Row], most: int) 
         caption: The title of the table.
         columns: The columns. A column may be followed by its heading if the heading differs, as in ``reason: Why``.
         rows: All rows.
-        most: The maximum number of rows to display. If there are more, the first ones are displayed.
+        most: The maximum number of rows to display. Only the first rows are displayed if there are more.
     """
     headings = {name: heading or name.capitalize() for name, _, heading in (one.partition(": ") for one in columns)}
     cells = [[row.get(name) for name in headings] for row in rows[:most]]

@@ -1,4 +1,4 @@
-"""The event watcher, which shows earlier and new events as lines and states over time and as a table."""
+"""The event watcher, which shows earlier and new events in a plot over time and in a table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ROWS_IN_COPY = 50
 
 
 class EventWatcher(MirrorWidget):
-    """A widget that shows the events of chosen resources over time and as a table.
+    """A widget that shows the events of selected resources in a plot over time and in a table.
 
     It can also save or record the events.
 
@@ -59,9 +59,9 @@ class EventWatcher(MirrorWidget):
 
     Numbers are drawn as lines, in one panel for each quantity and unit. The unit is the one that the device reports
     (resource 5701), or else the declared unit. The lines of set points and integers have steps, because each value
-    lasts until the next one. Booleans and strings are drawn as states over time. A line is interrupted after a loss in
-    the log and after its device left. It is also interrupted after a silence of more than ten times the usual interval,
-    unless it is a set point. The plot marks losses, absences of devices, and writes with their results.
+    lasts until the next one. Booleans and strings are drawn as states over time. A line is interrupted after a loss of
+    events and after the device has deregistered. It is also interrupted after a silence of more than ten times the
+    usual interval, unless it is a set point. The plot marks losses, absences of devices, and writes with their results.
 
     The plot follows the newest events, or shows a fixed interval after a zoom. A click on a row of the table highlights
     the line of the resource. Times are displayed in a time zone that the user chooses.
@@ -76,14 +76,16 @@ class EventWatcher(MirrorWidget):
         paths: Path patterns such as ``/3303/*``, which select only observations of these paths. ``None`` selects every
             event.
         recording: A recording to start with, or the folder of a recording.
-        thresholds: The levels that the plot marks, by path or path pattern. A value is a single level or a list of
-            levels. The legend shows how long each line was above them.
-        max_events: The maximum number of stored events from the recording, and also of stored events from the log.
+        thresholds: The levels that the plot marks, as a mapping from paths or path patterns to one level or a list of
+            levels. The legend shows how long each line was above each level.
+        max_events: The maximum number of events that the widget stores from the recording. The same limit applies
+            separately to events from the log.
         live: Whether the watcher receives events on its own.
         keep_previous: Whether earlier watchers stay open. By default, a new watcher closes the watchers of the previous
             run of its cell. If the notebook does not identify the running cell, it closes all earlier watchers of this
             client.
-        clock: A function that returns the time in seconds. It is used for the rate and for the refresh of the plot.
+        clock: A function that returns the time in seconds, from which the rate of events and the refresh of the plot
+            are determined.
 
     Raises:
         FileNotFoundError: The recording does not exist.
@@ -148,7 +150,7 @@ class EventWatcher(MirrorWidget):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The stored events of the current choice as an events table; see :func:`mirror_sdk.frames.events_frame`.
+        """The stored events of the selected devices and paths as a table; see :func:`mirror_sdk.frames.events_frame`.
 
         >>> watcher = EventWatcher(client, live=False)
         >>> watcher.frame["event"].unique().tolist()
@@ -158,7 +160,7 @@ class EventWatcher(MirrorWidget):
             return self.model.frame
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-        """Write the stored events of the current choice to a Parquet file.
+        """Write the stored events of the selected devices and paths to a Parquet file.
 
         ``mirror_sdk.frames.read_parquet`` can read the file.
 
@@ -211,7 +213,7 @@ class EventWatcher(MirrorWidget):
     def _is_plot_due(self) -> bool:
         """Return whether to draw the plot.
 
-        The plot is drawn immediately after a choice of the user, and otherwise at most twice a second.
+        The plot is drawn immediately after the user has changed what it shows, and otherwise at most twice a second.
         """
         is_time = self._clock() >= self._plot_at or self._choice != self._new_choice()
         return is_time and self._plotted != (self.model.version, self._new_interval())
@@ -304,7 +306,7 @@ class EventWatcher(MirrorWidget):
         self._attempt("recording", "Recording", self.model.record, folder.strip())
 
     def _attempt(self, subject: str, text: str, call: Callable[..., object], *arguments: object) -> None:
-        """Call a function. If it fails, the failure replaces an earlier failure of the same subject."""
+        """Call a function. If it fails, display the failure instead of an earlier failure with the same subject."""
         self.model.notices.clear(subject)
         self.model.changed()
         self._act(partial(call, *arguments), subject, text)

@@ -52,7 +52,7 @@ READ_WITHIN_SECONDS = 10.0
 
 
 class Host(NamedTuple):
-    """A widget that displays another widget as a part of itself, and the name of that part in its component."""
+    """A widget that contains another widget, and the name of the contained widget in its component."""
 
     widget: MirrorWidget
     name: str
@@ -72,8 +72,8 @@ class MirrorWidget(LazyModule):
         keep_previous: Whether earlier widgets stay open. By default, a new widget closes the widgets of the previous
             run of its cell. If the notebook does not identify the running cell, it closes the widgets of the same kind
             for the same mirror and key.
-        host: The widget that displays this one as a part of itself, with ``bridge.part(name)`` in its component. The
-            part uses the thread and the connection of its host. By default, a widget is displayed separately.
+        host: The widget that contains this one. Its component displays this widget with ``bridge.part(name)``. The part
+            uses the thread and the connection of its host. By default, a widget is displayed separately.
 
     Raises:
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`.
@@ -82,12 +82,12 @@ class MirrorWidget(LazyModule):
     model: Model
 
     _attributes: ClassVar[str] = ""
-    """The attributes of the model that are part of the state of the component.
+    """The names of the model's attributes that are part of the component's state.
 
     :func:`camel` defines their names in the state.
     """
     _intents: ClassVar[str] = ""
-    """The methods of the model that the component calls.
+    """The names of the model's methods that the component can call.
 
     The component can also call ``name`` if the widget has a method ``_do_name``.
     """
@@ -146,7 +146,7 @@ class MirrorWidget(LazyModule):
     def _static_html(self) -> Iterator[str | Callable[[], str]]:
         """Yield the content as plain HTML without scripts.
 
-        A part that takes long and does not need the lock is yielded as a function.
+        If a part takes long and does not need the lock, a function that returns it is yielded.
         """
 
     @property
@@ -360,7 +360,7 @@ class MirrorWidget(LazyModule):
     # The static copy in the notebook
 
     def _ipython_display_(self) -> None:
-        """Display the widget, followed by the static copy that remains when there is no kernel."""
+        """Display the widget, followed by a static copy, which remains visible when there is no kernel."""
         from IPython import display
 
         # A page that cannot display widgets shows only the copy.
@@ -418,11 +418,13 @@ class MirrorWidget(LazyModule):
 
 
 def report(file: str | os.PathLike[str], *widgets: MirrorWidget, title: str = "Report") -> Path:
-    """Write the content of widgets to one HTML file that opens offline and in any browser. It replaces the file.
+    """Write the content of widgets to one HTML file, which any browser can open offline.
+
+    An existing file is replaced.
 
     Args:
         file: The file.
-        widgets: The widgets, in the order of the page.
+        widgets: The widgets, in the order in which they appear on the page.
         title: The title of the page.
 
     Returns:

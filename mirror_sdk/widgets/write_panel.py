@@ -1,4 +1,4 @@
-"""The write panel, which previews, sends and undoes a value for a resource of the chosen devices."""
+"""The write panel, which previews, writes and undoes a value for a resource of the selected devices."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class WritePanel(MirrorWidget):
             a sleeping device, it is 3 days, or more if the device was silent for a long time.
         canary: The number of awake devices that are written first. All of these writes must succeed before any other
             write is sent. If no device is awake in the preview, there is no canary.
-        max_failures: The number of writes that may fail. If more fail, no more writes are sent. ``None`` means no
-            limit.
+        max_failures: The number of failed writes that is tolerated. If more writes fail, no further writes are sent.
+            ``None`` means no limit.
         include_offline: Whether to write to devices that are not registered, too.
         live: Whether the panel updates on its own. Otherwise, each action blocks until it is done.
         keep_previous: Whether earlier panels stay open. By default, a new panel closes the panels of the previous run
             of its cell. If the notebook does not identify the running cell, it closes all earlier panels of this
             client.
-        host: The widget that displays this one as a part of itself.
+        host: The widget that contains this one.
 
     Raises:
         AmbiguousName: Several devices have the same name, and ``devices`` contains that name.
@@ -97,7 +97,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def plan(self) -> Plan | None:
-        """The plan of the last preview, whether it was applied or not. It is ``None`` before the first preview.
+        """The plan of the last preview, even if it has not been applied. It is ``None`` before the first preview.
 
         >>> panel = WritePanel(client, [light], path="/3311/0/5851", live=False)
         >>> panel.model.value.enter("40")
@@ -110,7 +110,7 @@ class WritePanel(MirrorWidget):
 
     @property
     def result(self) -> pd.DataFrame:
-        """The current requests table of the last writes. It has no rows before the first write.
+        """The last writes and their current results, as a requests table. It has no rows before the first write.
 
         See :func:`mirror_sdk.frames.requests_frame`.
 
@@ -164,7 +164,7 @@ class WritePanel(MirrorWidget):
 
 
 class WriterHost(MirrorWidget):
-    """A widget that can display a write panel as a part of itself."""
+    """A widget that can contain a write panel."""
 
     @property
     def writer(self) -> WritePanel | None:

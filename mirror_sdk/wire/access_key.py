@@ -10,8 +10,8 @@ from mirror_sdk.wire.model import WireModel
 class AccessKey(WireModel):
     """The access key of a request, without its secret.
 
-    ``scopes`` are the permissions of the key, sorted alphabetically. A service may add further scopes. They are an
-    extension.
+    ``scopes`` are the permissions of the key, sorted alphabetically. A service may add further scopes. The scopes are
+    an extension of the specification.
 
     Attributes:
         id: The id of the key. It is the second part of the key and is not secret.

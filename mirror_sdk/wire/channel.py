@@ -45,8 +45,8 @@ _ChunkSize = Annotated[
 class SerializationConfig(WireModel):
     """The optional members of notifications. By default, all are off.
 
-    With ``include_seq`` (an extension), each entry contains its number in the notification log. Sort the entries by
-    this number to get all kinds of entries in the order in which they happened.
+    With ``include_seq``, an extension of the specification, each entry contains its number in the notification log.
+    Sort the entries by this number to get all kinds of entries in the order in which they happened.
 
     Attributes:
         include_timestamp: Whether entries contain the time of the change.
@@ -209,7 +209,8 @@ class Channel(WireModel):
     Attributes:
         delivery_mechanism: ``CALLBACK`` for a webhook, ``LONG_POLLING`` or ``WEBSOCKET``.
         url: The URL of the webhook.
-        last_error: A message that the last call failed and where the operator finds the reason. Absent after a success.
+        last_error: A message that says that the last call failed, and where the operator finds the reason. Absent after
+            a success.
         last_success_at: The time at which a message was last delivered.
         next_attempt_at: The time at which the server will send the failed message again. Absent after a success.
     """

@@ -34,10 +34,10 @@ DesiredStatusField = Annotated[
 
 
 Origin = Literal["read", "subscription", "auto_observation"]
-"""The reason why a device sent a reported value. An extension."""
+"""The reason why a device sent a reported value. An extension of the specification."""
 
 Revision = Annotated[int, Field(ge=0, lt=2**63)]
-"""The number of a change in the mirror. A later change has a larger number. An extension."""
+"""The number of a change in the mirror. A later change has a larger number. An extension of the specification."""
 
 
 class Reported(WireModel):
@@ -51,9 +51,9 @@ class Reported(WireModel):
         reported_at: The time at which the mirror received the value from the device.
         expires_at: The time until which the value is fresh. Absent if the device sent no such time.
         revision: The number of the change that stored the value. A later change has a larger number, even within one
-            millisecond. An extension.
+            millisecond. An extension of the specification.
         origin: The reason why the device sent the value: ``read``, ``subscription`` or ``auto_observation``. An
-            extension.
+            extension of the specification.
     """
 
     value: Payload | None = None
@@ -71,19 +71,20 @@ class Desired(WireModel):
 
     Attributes:
         value: The value. In JSON, it is base64.
-        content_type: The content type in which the value was written. An extension.
+        content_type: The content type in which the value was written. An extension of the specification.
         status: The status of the write: 0 is pending, 1 is success, 2 is failure.
         desired_at: The time at which the write was requested, while it is pending. Afterwards, it equals
             ``status_updated_at``.
         status_updated_at: The time at which the write succeeded or failed. Absent while it is pending.
-        requested_at: The time at which the write was requested. An extension.
+        requested_at: The time at which the write was requested. An extension of the specification.
         category: The reason in one word why the write failed, as in its async response. Only the key that requested the
-            write receives it. An extension.
+            write receives it. An extension of the specification.
         revision: The number of the last change of the value or of its status. A later change has a larger number, even
-            within one millisecond. An extension.
+            within one millisecond. An extension of the specification.
         acknowledged_at: The time at which someone acknowledged the failed write. The next write removes it. An
-            extension.
-        acknowledged_by: The name of the person or the access key that acknowledged the failed write. An extension.
+            extension of the specification.
+        acknowledged_by: The name of the person or the access key that acknowledged the failed write. An extension of
+            the specification.
     """
 
     value: Payload | None = None
@@ -105,7 +106,8 @@ class ResourceState(WireModel):
         resource_path: The resource path.
         subscribed: Whether the device accepted a subscription that has not ended. Null if this is unknown, for example
             in the state at an earlier time.
-        subscribed_at: The time at which the subscription started. Absent if there is no subscription. An extension.
+        subscribed_at: The time at which the subscription started. Absent if there is no subscription. An extension of
+            the specification.
         reported: The last value that the mirror received from the device.
         desired: The value of the last write.
     """

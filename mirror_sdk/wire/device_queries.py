@@ -1,4 +1,4 @@
-"""The models of saved filters of the directory. Source: wire.md 9; the public API's Device Directory."""
+"""The models of saved filters for the directory. Source: wire.md 9; the public API's Device Directory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NoValue = Annotated[None, WithJsonSchema({"const": None})]
 
 
 class DeviceQuery(WireModel):
-    """A filter of the directory that was saved under a name.
+    """A filter for devices in the directory that was saved under a name.
 
     Attributes:
         id: The id of the query. Queries that were saved later have greater ids.
@@ -69,7 +69,7 @@ class DeviceQueryBody(WireModel):
 
 
 class DeviceQueryUpdate(WireModel):
-    """The changes of a query. Omitted members stay unchanged.
+    """The changes to make to a saved query. Omitted members stay unchanged.
 
     A program may send the whole query back, because the server accepts read-only members if their values are unchanged.
 

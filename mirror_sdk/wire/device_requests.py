@@ -107,7 +107,7 @@ class DeviceRequestBody(WireModel):
 
 
 class AcknowledgementBody(WireModel):
-    """A failed write to acknowledge. An extension.
+    """A failed write to acknowledge. An extension of the specification.
 
     Attributes:
         resource_path: The path of the resource.
@@ -121,7 +121,7 @@ class AcknowledgementBody(WireModel):
 
 
 class WaitingRequest(WireModel):
-    """A pending device request. An extension.
+    """A pending device request. An extension of the specification.
 
     ``state`` is ``waiting`` until the server sends the request to the device, and then ``with_device``. ``attempts`` is
     the number of failed attempts.
@@ -154,7 +154,9 @@ class WaitingRequestPage(EntryPage):
 
 
 class DesiredChanged(ErrorBody):
-    """The body of a 412 response: the current state of the resource. To write anyway, use its revision. An extension.
+    """The body of a 412 response: the current state of the resource.
+
+    To write anyway, use its revision. An extension of the specification.
 
     Attributes:
         resource: The current state of the resource, as in the device object.
@@ -170,7 +172,7 @@ class DeviceRequestAccepted(WireModel):
         async_response_id: The async-id of the request, which the async response also contains.
         async_response: The async response, in the form that a poll with ``after`` returns. It is present if the client
             sent ``Prefer: wait`` and the request ended in time. The notification log also contains it, under the number
-            ``seq``. An extension.
+            ``seq``. An extension of the specification.
     """
 
     async_response_id: Annotated[str, Field(alias="async-response-id")]

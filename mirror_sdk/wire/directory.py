@@ -75,13 +75,14 @@ class Device(WireModel):
         state: The state of the device: ``registered`` or ``deregistered``.
         created_at: The time at which the device first registered.
         updated_at: The time of the last registration, registration update or deregistration.
-        etag: A string that changes with every registration, registration update and change of a member.
+        etag: A version string of this entry. It changes whenever the device registers or updates its registration, and
+            whenever one of the attributes changes.
         bootstrapped_timestamp: The same time as ``created_at``.
         custom_attributes: The attributes that users have set.
         queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
-            extension.
+            extension of the specification.
         last_contact_at: The time at which the device last sent anything, such as a registration, a value or a response.
-            Absent if the service does not know this time. An extension.
+            Absent if the service does not know this time. An extension of the specification.
     """
 
     object: Literal["device"] = "device"
@@ -174,7 +175,7 @@ _AttributeName = Annotated[
 
 
 class DeviceUpdate(WireModel):
-    """The changes of a device of the directory. Omitted members stay unchanged.
+    """The changes to make to a device in the directory. Omitted members stay unchanged.
 
     An empty ``name`` or ``description`` resets it. ``custom_attributes`` replaces all attributes. A program may send
     the whole device back, because the server accepts read-only members if their values are unchanged.
@@ -226,7 +227,7 @@ class DevicePage(EntryPage):
 
 
 class DeviceConnection(WireModel):
-    """The connection between the service and a device. An extension.
+    """The connection between the service and a device. An extension of the specification.
 
     Attributes:
         device_id: The id of the device.
@@ -256,7 +257,7 @@ class DeviceConnection(WireModel):
 
     @property
     def way(self) -> str:
-        """The protocols in words, such as ``LwM2M 1.1 over CoAP with DTLS``, or an empty string if they are unknown."""
+        """The protocols, such as ``LwM2M 1.1 over CoAP with DTLS``, or an empty string if they are unknown."""
         if self.protocol is None:
             return ""
         carrier = _CARRIERS.get(self.protocol)
@@ -298,7 +299,9 @@ def _time_or_nothing(at: datetime | None, precision: TimePrecision) -> str:
 
 
 class DeviceContacts(WireModel):
-    """The most recent contacts of a device, according to the notification log of the application. An extension.
+    """The most recent contacts of a device, according to the notification log of the application.
+
+    An extension of the specification.
 
     ``heard_at`` contains the times of the values that the device sent because of a subscription of the application,
     newest last. It contains only values shortly before the last contact of the device.

@@ -43,7 +43,7 @@ class ErrorBody(WireModel):
 
 
 PATH_NOT_FOUND = "PATH_NOT_FOUND"
-"""The ``reason`` of a 404 response to a path that the interface does not have. An extension."""
+"""The ``reason`` of a 404 response to a path that the interface does not have. An extension of the specification."""
 
 ERROR_TYPES: dict[int, str] = {
     400: "bad_request",

@@ -1,4 +1,7 @@
-"""``GET /healthz``, which returns whether a server is healthy and is a device state mirror. An extension."""
+"""``GET /healthz``, which returns whether a server is healthy and is a device state mirror.
+
+An extension of the specification.
+"""
 
 from __future__ import annotations
 

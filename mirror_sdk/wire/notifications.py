@@ -24,9 +24,9 @@ class AsyncResponse(WireModel):
             ``after``, or if the channel requested it.
         timestamp: The time at which the request ended, in milliseconds since 1970. Present in a poll with ``after``, or
             if the channel requested it.
-        ep: The id of the device. An extension.
-        original_ep: The name with which the device registers. An extension.
-        path: The resource path of the request. An extension.
+        ep: The id of the device. An extension of the specification.
+        original_ep: The name with which the device registers. An extension of the specification.
+        path: The resource path of the request. An extension of the specification.
     """
 
     id: str
@@ -57,7 +57,7 @@ class Notification(WireModel):
         original_ep: The name with which the device registers. A webhook receives it only if its registration requested
             it.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
-            requested it. An extension.
+            requested it. An extension of the specification.
     """
 
     ep: str
@@ -99,10 +99,10 @@ class RegistrationEvent(WireModel):
             ``after``, or if the channel requested it.
         timestamp: The time of the event, in milliseconds since 1970.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
-            requested it. An extension.
+            requested it. An extension of the specification.
         resources: The resources of the device.
         ended_subscriptions: The paths of the application's single subscriptions that this registration ended. Absent if
-            there are no such paths. An extension.
+            there are no such paths. An extension of the specification.
     """
 
     ep: str
@@ -122,9 +122,10 @@ class DeregisteredDevice(WireModel):
     All members except ``ep`` are present only together with ``seq``.
 
     Attributes:
-        original_ep: The name with which the device registers. An extension.
-        uid: A unique id of this entry, which stays the same if the server sends the entry again. An extension.
-        timestamp: The time of the event, in milliseconds since 1970. An extension.
+        original_ep: The name with which the device registers. An extension of the specification.
+        uid: A unique id of this entry, which stays the same if the server sends the entry again. An extension of the
+            specification.
+        timestamp: The time of the event, in milliseconds since 1970. An extension of the specification.
     """
 
     ep: str

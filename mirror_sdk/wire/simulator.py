@@ -52,7 +52,7 @@ class SimulatorNewDevice(WireModel):
         endpoint_name: The name with which the device registers.
         endpoint_type: The type with which the device registers.
         queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
-            extension.
+            extension of the specification.
         resources: The resources of the device.
     """
 
@@ -115,7 +115,7 @@ class SimulatorDevice(WireModel):
         endpoint_name: The name with which the device registers.
         endpoint_type: The type with which the device registers.
         queue_mode: Whether the device sleeps between contacts, and receives its requests at the next contact. An
-            extension.
+            extension of the specification.
         online: Whether the device is connected.
         registered: Whether the device is registered.
         answer: How it responds to requests: normally, with a rejection, or never.

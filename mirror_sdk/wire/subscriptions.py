@@ -26,7 +26,8 @@ class SubscriptionState(StrEnum):
     - ``ASKED``: The device has not responded yet, or the service does not send the state.
     - ``REFUSED``: The device rejected the subscription. The service retries when the device next registers or updates
       its registration.
-    - ``ENDED``: A single subscription has ended because the device registered again or deregistered.
+    - ``ENDED``: A subscription that was made for this one resource, not by a rule, has ended. The reason is that the
+      device registered again or deregistered.
     - ``NONE``: No subscription was requested.
     """
 

@@ -15,7 +15,7 @@ ASYNC_ID_SECONDS = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """The operation on a device that an application requests."""
+    """The operation that an application requests from a device."""
 
     method: str
     path: str
@@ -57,7 +57,7 @@ class Command:
 
 
 class Failure(Enum):
-    """A failure of a command without a response of the device, as a status and an error category."""
+    """The failure of a command to which the device did not respond, as a status and an error category."""
 
     EXPIRED = (429, "REQUEST_EXPIRED")
     DEREGISTERED = (429, "DEVICE_REMOVED_REGISTRATION")
@@ -66,7 +66,7 @@ class Failure(Enum):
 
 
 def expires_at(requested_at: Instant, expiry_seconds: int | None, *, queue_mode: bool) -> Instant:
-    """Return the time until which a command may be pending."""
+    """Return the time at which a command expires."""
     default = DEFAULT_EXPIRY_SECONDS_QUEUE_MODE if queue_mode else DEFAULT_EXPIRY_SECONDS
     return after_seconds(requested_at, default if expiry_seconds is None else expiry_seconds)
 

@@ -33,7 +33,7 @@ TRANSITIONS: dict[tuple[DesiredStatus | None, DesiredEvent], DesiredStatus] = {
 
 
 class IllegalTransition(Exception):
-    """The event cannot happen in this status."""
+    """The event cannot happen while the desired value has this status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def next_status(status: DesiredStatus | None, event: DesiredEvent) -> DesiredSta
     """Return the status after an event.
 
     Raises:
-        IllegalTransition: The event cannot happen in this status.
+        IllegalTransition: The event cannot happen while the desired value has this status.
     """
     try:
         return TRANSITIONS[status, event]

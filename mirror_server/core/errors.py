@@ -10,12 +10,12 @@ Field = tuple[str, str]
 
 
 class ApiError(Exception):
-    """An error of a request. The request has changed nothing.
+    """An error to send in response to a request. The request has changed nothing.
 
     Attributes:
         code: The HTTP status code.
         message: The description of the error, and a suggested fix.
-        reason: The error word of the public API, if it has one.
+        reason: The error code of the public API, if the API defines one for this error.
         fields: The invalid fields, each with the reason.
         retry_after_seconds: The time in seconds after which the same request may succeed, for the header
             ``Retry-After``.

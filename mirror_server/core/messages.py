@@ -109,7 +109,7 @@ def deregistration(*, device_id: str, endpoint_name: str, at: Instant) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class MessageExtras:
-    """The optional members of a message. A channel is registered with the members that it needs."""
+    """The optional members of a message. An application selects them when it registers a channel."""
 
     include_timestamp: bool = False
     include_uid: bool = False
@@ -142,7 +142,7 @@ class LogEntry:
 
 
 def first_message(entries: Sequence[LogEntry]) -> Sequence[LogEntry]:
-    """Return the first entries that may share a message.
+    """Return the first of these entries, as many as can be sent together in one message.
 
     A response with a 5xx status is sent alone, because clients of the public API drop the complete message that
     contains it.

@@ -28,7 +28,7 @@ class DeviceBackends:
         self._backends[backend.name] = backend
 
     def is_reachable(self, device_id: str) -> bool:
-        """Return whether a command that is sent now would arrive. False without a backend."""
+        """Return whether a command that is sent now would arrive. The result is false if the device has no backend."""
         backend = self._of(device_id)
         return backend is not None and backend.is_reachable(device_id)
 
@@ -52,7 +52,7 @@ class DeviceBackends:
             backend.cancel(device_id, command, cancelled, also_sent=also_sent)
 
     def describe(self, device_id: str) -> ConnectionStatus | None:
-        """Return the connection of a device, or ``None`` without a backend."""
+        """Return the connection to a device, or ``None`` if the device has no backend."""
         backend = self._of(device_id)
         return None if backend is None else backend.describe(device_id)
 

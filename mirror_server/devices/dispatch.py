@@ -61,7 +61,7 @@ class _Delivery:
     Attributes:
         device_id: The id of the device.
         command_id: The number of the device request, or ``None`` if no application requested the command.
-        is_woken: Whether new work may be pending for the device since the delivery started.
+        is_woken: Whether new commands for the device may have arrived since the delivery started.
         made_contact: Whether the device made contact since the delivery started.
         ended: Whether the command received a response or timed out.
         timer: The timer of the response timeout.
@@ -119,7 +119,7 @@ class Dispatcher:
         self._lock = threading.Lock()
 
     def contact(self, *device_ids: str) -> None:
-        """Send pending work to devices that made contact.
+        """Send pending commands to devices that have just made contact.
 
         This includes commands to which a device did not respond before.
         """
@@ -176,7 +176,7 @@ class Dispatcher:
             delivery.stop_timer()
 
     def wake_all(self) -> None:
-        """Send pending work to every device that has some."""
+        """Send pending commands to every device that has any."""
         with self._database.read() as session:
             device_ids = {*commands.devices_with_waiting(session), *subscriptions.devices_with_work(session)}
         self.wake(*sorted(device_ids))

@@ -51,8 +51,8 @@ class Observation(NamedTuple):
         path: The path of the resource.
         content: The value.
         changed_at: The time at which the value changed, by the clock of the device.
-        is_unsolicited: Whether the device sent the value without an observation. The resource need not be
-            auto-observed.
+        is_unsolicited: Whether the device sent the value without a request to observe the resource. This can also
+            happen for resources that are not auto-observed.
         is_published: Whether the device sent the value together with its registration or a registration update.
     """
 
@@ -114,7 +114,10 @@ DeviceCommand = Read | Write | WriteAttributes | Execute | Observe | CancelObser
 
 
 class Outcome(Enum):
-    """The outcome of a command, as the status and the error category of the async response. Source: wire.md 5."""
+    """The outcome of a command, which determines the status and the error category of the async response.
+
+    Source: wire.md 5.
+    """
 
     DONE = (200, None)
     METHOD_NOT_ALLOWED = (400, "METHOD_NOT_ALLOWED")
@@ -142,12 +145,12 @@ _WITHOUT_RESPONSE = frozenset({Outcome.UNAVAILABLE, Outcome.NO_RESPONSE, Outcome
 
 @dataclass(frozen=True, slots=True)
 class DeviceResponse:
-    """The response of a device to a command. ``content`` is set for a successful read or observe."""
+    """The response of a device to a command. ``content`` is set if a read or observe command succeeded."""
 
     outcome: Outcome
     content: Content | None = None
     responded_at: Instant | None = None
-    """The device's time of the value, if it differs from the time at which the response arrived."""
+    """The time of the value according to the device, if it differs from the time at which the response arrived."""
     instance_values: tuple[tuple[str, Content], ...] | None = None
     """The paths and values of an object instance that was read, or ``None`` for a single resource."""
 
@@ -188,10 +191,16 @@ class DeviceBackend(Protocol):
         """The function that splits object instances, or ``None`` if devices support only single resources."""
 
     def has(self, device_id: str) -> bool:
-        """Return whether the device is connected to this backend. Called for each command, so it must be fast."""
+        """Return whether the device is connected to this backend.
+
+        This must be fast, because it is called for each command.
+        """
 
     def is_reachable(self, device_id: str) -> bool:
-        """Return whether a command that is sent now would arrive. False if the device sleeps or is disconnected."""
+        """Return whether a command that is sent now would arrive.
+
+        The result is false if the device sleeps or is disconnected.
+        """
 
     def send(self, device_id: str, command: DeviceCommand, response: Callable[[DeviceResponse], None]) -> None:
         """Send a command. ``response`` is called at most once, before or after this method returns, on any thread."""
@@ -215,7 +224,7 @@ class DeviceBackend(Protocol):
 
 
 class NotRegistered(Exception):
-    """The device is not registered, or no longer registered. It has to make a full registration."""
+    """The device is not registered, or its registration has ended. It has to make a full registration."""
 
 
 class NameInUse(Exception):

@@ -1,4 +1,4 @@
-"""Notification channels, one of which is the plain poll. Source: wire.md 4.
+"""The types of notification channels, and the plain poll, which is one of them. Source: wire.md 4.
 
 A key can have only one channel at a time, of any type.
 """
@@ -24,7 +24,7 @@ class ChannelType(NamedTuple):
 
     Attributes:
         mechanism: The value for this type in ``delivery_mechanism``.
-        name: The name of the type in a sentence.
+        name: The name of the type, as it is used in error messages.
         path: The route whose DELETE ends the channel.
         opened_by: A clause that describes the request to this route (``{}``) that opens the channel.
     """
@@ -153,7 +153,7 @@ class PlainPolls:
             return self._closings.add(app_id, is_poll=False) if app_id in self._open else None
 
     def count_waiting(self, app_id: str) -> int:
-        """Return the number of entry numbers after the position. Some of these entries may have been deleted."""
+        """Return the number of entries after the position. Deleted entries are counted, too."""
         return self._log.last_seq(app_id) - self._position(app_id)
 
     def read(self, app_id: str, waiter: EntryWaiter) -> Page:
@@ -165,7 +165,7 @@ class PlainPolls:
         return self._log.read_new(app_id, self._position(app_id), waiter)
 
     def advance(self, app_id: str, waiter: EntryWaiter, page: Page) -> None:
-        """Move the position to the end of a page. The caller is about to send the page in the response of this poll.
+        """Move the position to the end of a page. Call this before the page is sent in the response to this poll.
 
         Raises:
             ApiError: The poll was ended while it was open, for example by deleting its channel (410). The position
@@ -233,7 +233,7 @@ class PlainPolls:
         self._notify_ended(waiter)
 
     def _forget_dead(self, app_id: str) -> None:
-        """Drop the open poll and the unconfirmed position of a process that has ended.
+        """Forget the open poll and the unconfirmed position that belong to a process that has ended.
 
         The response to the poll may be lost.
         """

@@ -43,7 +43,10 @@ The event loop encodes a message in one step, so all other requests wait during 
 """
 
 _RETAINED_SHARE = 0.9
-"""The share of a full log that is retained. Deleting more than necessary avoids a deletion for every new entry."""
+"""The fraction of a full log that remains after a deletion.
+
+Without this margin, every new entry would cause a deletion.
+"""
 
 _LAST_PART_COUNT = 1 << 48
 _SHARED_SECONDS = 0.1
@@ -57,10 +60,10 @@ class Page:
     """The entries of one message, and the position of the reader after the message.
 
     Attributes:
-        entries: The entries. There are none if the log has no new entries.
+        entries: The entries. The list is empty if the log has no new entries.
         cursor: The position of the reader after this page.
         gap: The first and the last number of missing entries, which were deleted from the log.
-        settled_at: A time such that the log up to ``cursor`` contains all earlier events. ``None`` if this process
+        settled_at: All events before this time are in the log up to ``cursor``. The time is ``None`` if this process
             cannot determine it.
         is_last: Whether the log is known to end at ``cursor``.
     """
@@ -103,7 +106,7 @@ class _SharedPage(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Woken:
-    """The value for all waiters that are woken together.
+    """The result that all waiters of one log receive when they are woken together.
 
     Attributes:
         added: The page with the appended entries, or ``None`` if they must be read from the log.
@@ -163,7 +166,7 @@ class NotificationLog:
     def ensure_log(self, app_id: str) -> None:
         """Create the log of an application, if it does not exist.
 
-        From now on the notifications of the application are stored.
+        Notifications for the application are stored from this call on.
         """
         if app_id in self._created:
             return
@@ -276,7 +279,7 @@ class NotificationLog:
         return page
 
     def _settled_at(self) -> Instant | None:
-        """Return a time such that a read after this call sees all earlier events.
+        """Return a time for which a later read of the log includes all events before it.
 
         Return ``None`` if this process is not the leader.
         """
@@ -291,8 +294,8 @@ class NotificationLog:
         """Record that a reader with its own position receives the entries up to this number.
 
         The position is stored in memory, so that a read does not write to the database. It is stored with the next
-        entry, or by :meth:`store_read`. After a crash in between, the last entries count as unread. They may be sent
-        twice, but they are never lost.
+        entry, or by :meth:`store_read`. After a crash in between, the last entries count as unread. They might then be
+        sent twice, but they are never lost.
         """
         with self._lock:
             if seq <= self._read_seq.get(app_id, 0):

@@ -119,7 +119,7 @@ class Webhooks:
         return self._database.query(lambda session: logs.webhook(session, app_id))
 
     def backlog(self, app_id: str) -> int:
-        """Return the number of entries that wait to be delivered."""
+        """Return the number of entries that have not been delivered yet."""
         state = self._database.query(lambda session: logs.state(session, app_id))
         return state.waiting if state else 0
 
@@ -131,7 +131,7 @@ class Webhooks:
         return self._submit(self._register(app_id, registration))
 
     def delete(self, app_id: str) -> Future[bool]:
-        """Delete the webhook. The result of the future is false if the application has no webhook."""
+        """Delete the webhook. The future's result is false if the application has no webhook."""
         return self._submit(self._delete(app_id))
 
     def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
@@ -308,7 +308,7 @@ def delay_seconds(failures: int) -> int:
 def is_abandoned(failing_since: Instant, now: Instant) -> bool:
     """Return whether to remove a webhook, because its calls have failed for 24 hours.
 
-    Without messages there are no calls, so no failures.
+    If there are no messages, no calls are made, so none can fail.
     """
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
 

@@ -43,7 +43,7 @@ from mirror_server.store.session import EXPIRY, WAITING, Session
 T = TypeVar("T")
 
 Check = Callable[[Session, CommandContext], object]
-"""A check that runs in the transaction that queues a device request. It may raise an ApiError."""
+"""A function that checks a device request in the transaction that queues it. It may raise an ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class CommandSubmission:
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """The completion of a command.
+    """The end of a command, with its outcome and the response of the device.
 
     Attributes:
         command: The command.
@@ -284,7 +284,7 @@ class CommandService:
         )
 
     def _fail(self, session: Session, command: Command, failure: Failure) -> None:
-        """Complete a command without a response of the device."""
+        """End a command to which the device did not respond."""
         (context,) = commands.contexts_of_ending(session, [command])
         if context is not None:
             self._complete(session, [self._completion(command, context, failure.value)])
@@ -439,7 +439,7 @@ class CommandService:
 
 
 def _disjoint(items: Sequence[T], keys_of: Callable[[T], Collection[str]]) -> Iterator[list[T]]:
-    """Split items into groups in which no two items have a common key. The order of the items remains."""
+    """Split items into groups in which no two items have a common key. The order of the items does not change."""
     group: list[T] = []
     keys: set[str] = set()
     for item in items:
@@ -475,7 +475,7 @@ def _response(completion: _Completion) -> dict[str, Any]:
 
 
 def _failure_at_expiry(command: Command) -> Failure:
-    """Return the failure of an expired command.
+    """Return the failure with which an expired command ends.
 
     After an attempt without a response, the failure is ``TIMEOUT``, because the device may have executed the command.
     """

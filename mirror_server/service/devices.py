@@ -58,7 +58,7 @@ class LruCache(Generic[Cached]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable) -> Cached | None:
-        """Return the value of a key, or ``None`` if it is not cached."""
+        """Return the cached value for a key, or ``None`` if there is no cached value."""
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
@@ -119,7 +119,7 @@ class _CachedObject:
 
 
 class TooManyResources(Exception):
-    """Raised if a device has more resources than the caller allows. The argument is the id of the device."""
+    """The device has more resources than the caller allows. The argument is the id of the device."""
 
 
 class DeviceService:

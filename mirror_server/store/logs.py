@@ -31,7 +31,13 @@ Entry = tuple[int, str, bytes, Instant]
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """The state of a log: its last entry number, the position of the plain poll, and whether a poll channel is open."""
+    """The state of an application's notification log.
+
+    Attributes:
+        last_seq: The number of the last entry.
+        position: The number of the last entry that was delivered to a reader whose position the server stores.
+        polled: Whether a poll channel is open: 1 or 0.
+    """
 
     last_seq: int
     position: int

@@ -200,7 +200,7 @@ def report(session: Session, values: Sequence[ReceivedValue], *, contact_at: Ins
         contact_at: The time of the contact with the devices. Omit it if the caller records the contact.
 
     Returns:
-        The revision of the first value. The other values have the following revisions.
+        The revision of the first value. The revision of each further value is one higher than that of the value before.
     """
     device_ids = [value.device_id for value in values]
     last = {(value.device_id, value.path): index for index, value in enumerate(values)}
@@ -278,7 +278,7 @@ def put_desired(session: Session, values: Sequence[DesiredUpdate], *, contact_at
         contact_at: The time of a contact with the devices, if there was a contact.
 
     Returns:
-        The revision of the first value. The other values have the following revisions.
+        The revision of the first value. The revision of each further value is one higher than that of the value before.
     """
 
     def rows(first: int) -> list[Row]:

@@ -32,7 +32,7 @@ def _nothing() -> None:
 
 
 class PendingResult(Protocol):
-    """A result for which a response waits, such as a future of :mod:`concurrent.futures`."""
+    """A result that a deferred response waits for, such as a :class:`concurrent.futures.Future`."""
 
     def done(self) -> bool:
         """Return whether the result is available."""
@@ -65,8 +65,8 @@ class DeferredResponse(Response):
         is_optional: Whether the server may send the ``expired`` response immediately if the application has too many
             unread responses. Use it if the result is also stored elsewhere, so that the result need not wait in
             memory.
-        consumes: Whether rendering consumes the result. If it does, the result is not rendered for a client that has
-            disconnected.
+        consumes: Whether rendering marks the result as delivered, so that it is not sent again. Such a result is not
+            rendered if the client has disconnected.
         rechecks_key: Whether the access key must still be valid when the response is created. Set it for a response
             with data, because an expired or revoked key must not receive data. Do not set it for the confirmation of a
             stored change.
@@ -116,7 +116,7 @@ class DeferredResponse(Response):
         return self._render(self.future.result()) if self.future.done() else self._expired()
 
     def release(self) -> None:
-        """Release the future and its result, and call ``close`` once."""
+        """Release the future and its result, and call ``close`` unless it has already been called."""
         close, self._close = self._close, _nothing
         # The result may be large, so its memory is released here.
         self.future = Future[None]()

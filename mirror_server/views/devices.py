@@ -43,7 +43,7 @@ def get_device_object(device_id: str) -> Response:
     """Get the device object: the last reported and the last desired value of every resource.
 
     No request is sent to the device. ``content_type`` and ``requested_at`` of a desired value, ``revision``, ``ETag``
-    and ``If-None-Match`` are extensions.
+    and ``If-None-Match`` are extensions of the specification.
     """
     server = services()
     # Parsing the header takes time, and most requests do not contain it.

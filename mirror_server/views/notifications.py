@@ -61,8 +61,8 @@ def pull() -> Response:
     """Wait for the next notification message.
 
     A poll without ``after`` is the notification channel of the key. A key can have only one such poll at a time, and
-    cannot have it together with a webhook or a websocket channel. Polls with ``after`` (an extension) are independent
-    readers. Each stores its own position, and there can be any number of them.
+    cannot have it together with a webhook or a websocket channel. Polls with ``after``, an extension of the
+    specification, are independent readers. Each stores its own position, and there can be any number of them.
     """
     hold_seconds = _read_hold_seconds()
     server = services()
@@ -136,7 +136,7 @@ def get_channel() -> Response:
 
 
 def _check_host(url: str) -> None:
-    """Reject a host name that can never be resolved.
+    """Raise an error for a host name that can never be resolved.
 
     Raises:
         ApiError: A part of the host name is empty or too long (400).

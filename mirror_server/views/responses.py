@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class CacheableResponse(Response):
-    """A response that keeps its own ``Cache-Control``. All other responses get ``no-store``."""
+    """A response with its own ``Cache-Control`` header. All other responses get ``Cache-Control: no-store``."""
 
 
 class EncodedResponse(Response):
@@ -116,7 +116,7 @@ def when_read(
     is_long: bool,
     discard: Callable[[T], object] = lambda _: None,
 ) -> Response:
-    """Read and respond immediately, or run a slow read in another thread and respond later.
+    """Read data and respond immediately. If the read is slow, run it in another thread and respond later.
 
     Args:
         read: A function that reads the result, and encodes it if encoding is slow. No function that is
@@ -153,7 +153,10 @@ def when_slow_read(
     close: Callable[[], object] = lambda: None,
     consumes: bool = False,
 ) -> Response:
-    """Respond when a slow read has finished. See :func:`when_read` and :class:`DeferredResponse` for the arguments."""
+    """Run a slow read and respond when it has finished.
+
+    For the arguments see :func:`when_read` and :class:`DeferredResponse`.
+    """
     slow_reads = services().slow_reads
     is_rendered = False
 
@@ -220,7 +223,7 @@ def when_page_read(
     *,
     after: int | None = None,
 ) -> Response:
-    """Respond with a page of a list. A slow page is read in another thread.
+    """Respond with a page of a list. If reading the page is slow, it is read in another thread.
 
     Args:
         paging: The requested page.
@@ -262,7 +265,7 @@ def page_response(paging: Paging, entries: Sequence[Any], total: int | None) -> 
 
 
 def error_response_to(error: Exception, environ: WSGIEnvironment, *, max_body_bytes: int) -> Response:
-    """Return the response for an exception, which may have occurred while a response was pending.
+    """Return the error response for an exception, even if it occurred while a response was pending.
 
     Args:
         error: Any exception. An unexpected exception is logged.

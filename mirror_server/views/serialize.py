@@ -35,7 +35,7 @@ def timestamp(instant: Instant) -> str:
 
 
 def device_content(device: DeviceRow, resources: Sequence[ResourceRow], app_id: str | None) -> bytes:
-    """Encode the part of E1 that does not depend on the time of the request.
+    """Encode the part of the device object (E1) that does not depend on the time of the request.
 
     The error category of a failed write is included only for the application that requested the write. Source:
     specification 3.1 and 7.
@@ -56,7 +56,7 @@ def device_object(content: bytes, now: Instant) -> bytes:
 
 
 def resources_content(resources: Sequence[ResourceRow], app_id: str | None) -> dict[str, Any]:
-    """Return the members of E1 that describe resources."""
+    """Return those members of the device object (E1) that describe its resources."""
     content: dict[str, Any] = {}
     _put_newest(content, "last_reported_at", (row.reported_at for row in resources))
     _put_newest(content, "last_desired_at", (row.desired_at for row in resources))
@@ -71,7 +71,7 @@ def _put_newest(content: dict[str, Any], name: str, instants: Iterable[Instant |
 
 
 def resource(row: ResourceRow, app_id: str | None) -> dict[str, Any]:
-    """Return a resource of E1 as an application sees it."""
+    """Return a resource of the device object (E1), with the members that this application may see."""
     return {
         "resource_path": row.path,
         "subscribed": None if row.subscribed is None else bool(row.subscribed),

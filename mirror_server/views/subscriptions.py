@@ -25,7 +25,7 @@ def put_presubscriptions() -> Response:
     """Replace all presubscription rules.
 
     Rules are applied when a device registers or updates its registration. Subscriptions that the device rejected or did
-    not respond to are then requested again. ``If-Match`` is an extension.
+    not respond to are then requested again. The request header ``If-Match`` is an extension of the specification.
     """
     also = services().extensions.hook.rules_put()
     if also is None:
@@ -45,7 +45,8 @@ def put_presubscriptions() -> Response:
 def get_presubscriptions() -> Response:
     """Get the presubscription rules as they were set.
 
-    All programs that use this key share them. ``ETag`` and ``If-None-Match`` are extensions.
+    All programs that use this key share the rules. The response header ``ETag`` and the request header
+    ``If-None-Match`` are extensions of the specification.
     """
     text, tag = services().subscriptions.rules(app_id())
     is_unchanged = request.if_none_match.contains_weak(tag)
@@ -59,7 +60,7 @@ def get_presubscriptions() -> Response:
 def delete_presubscriptions() -> Response:
     """Delete all presubscription rules.
 
-    ``If-Match`` is an extension.
+    The request header ``If-Match`` is an extension of the specification.
     """
     stored = services().subscriptions.put_rules(app_id(), "[]", matches_tag=_if_match())
     return when_stored(stored, lambda _: empty_response())
@@ -90,8 +91,8 @@ def put_subscription(device_id: str, path: str) -> Response:
 
     The server requests the observation from the device. If the device rejects the request or does not respond, the
     server repeats it when the device next registers or updates its registration. Another ``PUT``, or rules with
-    ``apply=now``, repeat it too. A full registration of the device ends all subscriptions. Its notification lists
-    them (an extension).
+    ``apply=now``, repeat it too. A full registration of the device ends all subscriptions. The notification about the
+    registration lists them, which is an extension of the specification.
     """
     stored = services().subscriptions.subscribe(app_id(), device_id, read_path(path))
     return when_stored(stored, lambda _: empty_response(200))
@@ -102,8 +103,8 @@ def put_subscription(device_id: str, path: str) -> Response:
 def get_subscription(device_id: str, path: str) -> Response:
     """Get the state of the subscription to a resource.
 
-    If a registration of the device ended the subscription, the ``reason`` of the 404 is ``SUBSCRIPTION_ENDED`` (an
-    extension).
+    If a registration of the device ended the subscription, the ``reason`` of the 404 is ``SUBSCRIPTION_ENDED``, an
+    extension of the specification.
     """
     state = services().subscriptions.state(app_id(), device_id, read_path(path))
     if state is SubscriptionState.ENDED:

@@ -98,7 +98,10 @@ class ASGIBridge:
             self._loop_calls.wait(seconds)
 
     def stop_waiting(self) -> None:
-        """Respond to all pending requests as after a timeout. Commits in progress get a moment to complete."""
+        """Respond to all pending requests as if they had timed out.
+
+        First wait a moment for commits in progress to complete.
+        """
         self.stopping.set()
         for scheduler in list(self._schedulers.values()):
             scheduler.end_pauses()
@@ -332,7 +335,7 @@ class _PendingRequest:
             self._task.cancel()
 
     def respond(self) -> None:
-        """Send the response or wake the task, because the future is done. This method never raises an exception."""
+        """Send the response or wake the task after the future has completed. This method never raises an exception."""
         if self._reader.is_disconnected:
             # The task will soon notice the disconnection. A response would count as read, although no one can read it.
             return

@@ -1,4 +1,4 @@
-"""The alignment of resources in adjacent columns, and the comparison of two periods."""
+"""Functions that put resources into adjacent columns, and that compare two periods."""
 
 from __future__ import annotations
 

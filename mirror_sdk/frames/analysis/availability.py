@@ -92,9 +92,9 @@ def availability(timeline: Timeline, state: pd.DataFrame | None, *, per_interval
 
 
 def _intervals(timeline: Timeline, devices: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Divide the time of each device into intervals of one presence.
+    """Divide the period into intervals in which a device is available, absent or unknown.
 
-    The result has the device index, the start, the end and the presence of each interval.
+    The result has the device index, the start, the end and the presence (one of the three) of each interval.
     """
     device, at, absent, unknown = _changes(timeline, devices)
     order = order_by(device, at)
@@ -157,7 +157,7 @@ def _by_device(timeline: Timeline, devices: Ints, device: Ints, length: Ints, pr
 
 
 def _last_contacts(timeline: Timeline, devices: Ints) -> Ints:
-    """Return the last contact of each device before the end, or ``NO_TIME`` if it had no contact."""
+    """Return the time of the last contact with each device before the end, or ``NO_TIME`` if there was no contact."""
     device, at = contacts(timeline.rows)
     is_before = at < timeline.end
     last = np.full(len(timeline.rows.devices), NO_TIME)

@@ -1,4 +1,4 @@
-"""Bins of time that follow the local clock of a time zone."""
+"""Time bins that follow the local clock of a time zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirror_sdk.frames.analysis.history_rows import Ints
 
 _DAY = 86_400_000
 _MONDAY = 4 * _DAY
-"""The Monday 1970-01-05, from which bins of several days are counted."""
+"""Monday, January 5, 1970, from which bins of several days are counted."""
 _MOST = 50_000_000
 
 
@@ -149,7 +149,7 @@ def _offsets(tz: str, begin: int, end: int) -> tuple[list[int], list[int]]:
 
 @contextmanager
 def _in_years_of_zones() -> Iterator[None]:
-    """Convert errors of time zones, which only support the years 1 to 9999, to ``InvalidValue``."""
+    """Convert the errors that the time zone functions raise outside the years 1 to 9999 to ``InvalidValue``."""
     try:
         yield
     except (NotImplementedError, OverflowError) as exc:

@@ -1,4 +1,4 @@
-"""Durations: intervals in which values meet a condition, or do not change."""
+"""Intervals in which values meet a condition, or do not change, and their total durations."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ def unchanged(timeline: Timeline, longer_than: int) -> pd.DataFrame:
 
 
 def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
-    """Return the sum, number and maximum of the lengths in each group. ``count`` is the number of groups."""
+    """Return the sum, the number and the maximum of the interval lengths in each group.
+
+    ``count`` is the number of groups.
+    """
     longest = np.zeros(count, dtype=np.int64)
     np.maximum.at(longest, group, lengths)
     # The intermediate sums are floats, which are exact up to 2**53 milliseconds, or 285,000 years.
@@ -121,12 +124,12 @@ def totals(group: Ints, lengths: Ints, count: int) -> tuple[Ints, Ints, Ints]:
 
 
 def share_of(part: Ints, total: Ints) -> pa.Array:
-    """Return the quotients, which are missing where the total is 0."""
+    """Return each part divided by its total. The result is missing if the total is 0."""
     return pa.array(part / np.maximum(total, 1), mask=total == 0)
 
 
 def _clipped(timeline: Timeline) -> Segments:
-    """Return the parts of the segments inside the timeline, without segments of length 0."""
+    """Return the segments, cut at the start and end of the timeline and without segments of length 0."""
     segments = timeline.segments
     begin, until = np.maximum(segments.at, timeline.begin), np.minimum(segments.until, timeline.end)
     return replace(segments, at=begin, until=until).take(until > begin)
@@ -202,7 +205,7 @@ def _equals(timeline: Timeline, segments: Segments, value: float | bool | str | 
 
 
 def _check_kind(timeline: Timeline, kind: int, why: str) -> None:
-    """Reject a condition that is not defined for all values."""
+    """Raise an error if the condition is not defined for all values."""
     segments = timeline.segments
     is_other = (segments.kind != kind) & segments.is_known
     if is_other.any():

@@ -44,7 +44,7 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Compute statistics of each resource in bins of time. The table must be a history or events table.
+        """Compute statistics of each resource in time bins. The table must be a history or events table.
 
         A value holds until the next value. During gaps and silences it is unknown; see
         :class:`~mirror_sdk.frames.MirrorAccessor`. A bin contains its start but not its end. The statistics are:
@@ -67,14 +67,15 @@ class HistoryMethods:
             bin: The length of a bin, such as ``"15min"``, ``"1h"`` or ``"1D"``. Bins follow the local clock. They are
                 counted from midnight if a day is a whole number of bins, else from Monday, January 5, 1970. A day on
                 which the clock is changed has 23 or 25 hours, and an hour that occurs twice counts twice.
-            how: One statistic or several. ``duration`` cannot be combined with others.
+            how: A statistic or a list of statistics. ``duration`` cannot be combined with others.
             silence_limit: The time that a value stays known after the last contact of its device; no limit by default.
             paths: The resources to include. By default, all are included. ``*`` at the end of a path matches anything.
             begin: The start of the period. The default is the start of the history, or the first row if the table is
                 not a history. Rows before ``begin`` supply the values at that time.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
                 history.
-            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            state: A state table, such as the result of ``client.as_of(begin)``. It supplies the values before the first
+                row.
             tz: The time zone of the bins and of the column ``bin``, such as ``"Europe/Berlin"``. The default is the
                 time zone of ``changed_at``.
 
@@ -119,7 +120,7 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Measure how long each resource met a condition, such as being above a threshold.
+        """Measure how long the values of each resource met a condition, such as being above a threshold.
 
         :class:`~mirror_sdk.frames.MirrorAccessor` defines when a value is known. For the period from ``begin`` to
         ``end``:
@@ -142,7 +143,8 @@ class HistoryMethods:
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
                 history.
-            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            state: A state table, such as the result of ``client.as_of(begin)``. It supplies the values before the first
+                row.
             tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
                 ``changed_at``.
 
@@ -313,7 +315,9 @@ class HistoryMethods:
         state: pd.DataFrame | None = None,
         tz: str | None = None,
     ) -> pd.DataFrame:
-        """Align resources in columns, with one row per device and bin. The table must be a history or events table.
+        """Put each resource path into a column of its own, with one row per device and time bin.
+
+        The table must be a history or events table.
 
         Each cell is the statistic ``how`` of the resource in the bin, as :meth:`resample` defines it. The cell is NA if
         no value is known, or if the device does not have the resource.
@@ -327,7 +331,8 @@ class HistoryMethods:
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
                 history.
-            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            state: A state table, such as the result of ``client.as_of(begin)``. It supplies the values before the first
+                row.
             tz: The time zone of the bins. The default is the time zone of ``changed_at``.
 
         Returns:
@@ -528,7 +533,8 @@ class HistoryMethods:
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
                 history.
-            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            state: A state table, such as the result of ``client.as_of(begin)``. It supplies the values before the first
+                row.
             tz: The time zone of the result, such as ``"Europe/Berlin"``. The default is the time zone of
                 ``changed_at``.
 
@@ -682,7 +688,8 @@ class HistoryMethods:
                 not a history.
             end: The end of the period. The default is the end of the history, or the last row if the table is not a
                 history.
-            state: The values before the first row: a state table, such as the result of ``client.as_of(begin)``.
+            state: A state table, such as the result of ``client.as_of(begin)``. It supplies the values before the first
+                row.
             tz: The time zone of the axis. The default is the time zone of ``changed_at``.
             ax: The axes to draw on. By default, a new figure is created.
 

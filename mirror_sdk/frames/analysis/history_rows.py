@@ -28,7 +28,7 @@ VALUE, GAP = HISTORY_EVENTS.index("reported"), HISTORY_EVENTS.index("gap")
 UP = (HISTORY_EVENTS.index("registration"), HISTORY_EVENTS.index("reg_update"))
 DOWN = (HISTORY_EVENTS.index("deregistration"), HISTORY_EVENTS.index("expired"))
 NONE, NUMBER, BOOLEAN, TEXT = range(4)
-"""The kinds of value that a row can have."""
+"""The kinds of values that a row can have."""
 
 NEVER = np.iinfo(np.int64).max
 """A timestamp later than all others."""
@@ -97,7 +97,7 @@ class Rows:
     def with_rows(self, positions: Ints, others: Rows) -> Rows:
         """Insert each of the other rows before the row at its position.
 
-        Both must share devices, paths, texts and units.
+        Both objects must have the same ``devices``, ``paths``, ``texts`` and ``units``.
         """
         columns: dict[str, Any] = {
             name: np.insert(getattr(self, name), positions, getattr(others, name)) for name in _COLUMNS
@@ -113,7 +113,7 @@ def rows_of(frame: pd.DataFrame, state: pd.DataFrame | None = None) -> Rows:
 
     Args:
         frame: A history or events table.
-        state: A state table with the values that held before the first row.
+        state: A state table that supplies the values before the first row.
 
     Raises:
         InvalidValue: The table lacks a column or has it twice, or a column has values of the wrong type.
@@ -182,7 +182,7 @@ def is_end(*columns: npt.NDArray[Any]) -> Flags:
 
 
 def following(values: npt.NDArray[T], last: int = 0) -> npt.NDArray[T]:
-    """Return the value of the next row for each row, and ``last`` for the last one."""
+    """Return, for each row, the value of the next row. For the last row, return ``last``."""
     moved: npt.NDArray[T] = np.append(values[1:], np.array(last, values.dtype))[: len(values)]
     return moved
 
@@ -273,7 +273,7 @@ def _has_value(frame: pd.DataFrame) -> Flags:
 
 
 def _at(frame: pd.DataFrame) -> Ints:
-    """Return the time of each row: the device's time if there is one, else the time of receipt."""
+    """Return the time of each row. This is the device's time or, if the device sent no time, the time of receipt."""
     names = [name for name in ("changed_at", "received_at") if name in frame]
     need_times(frame, *names)
     at = instants(frame["changed_at"])
@@ -293,7 +293,8 @@ def _until(frame: pd.DataFrame) -> Ints:
 def _order(frame: pd.DataFrame) -> Ints:
     """Return the order of arrival.
 
-    It comes from the numbers in the table, else from the times of receipt, else from the order of the rows.
+    It comes from the numbers of the entries. If the table has no numbers, it comes from the times of receipt, and
+    without these from the order of the rows.
     """
     for name in ("revision", "seq"):
         if _is_numbered(frame, name):
@@ -361,7 +362,7 @@ def _with_begins(event: Ints, at: Ints, until: Ints) -> Ints:
 
 
 def _of_state(state: pd.DataFrame) -> Rows:
-    """Return the values of a state table as rows, each at the time at which the value was reported."""
+    """Convert the values of a state table to rows. The time of each row is the time at which its value was reported."""
     need(state, "device_id", "path", "reported_at")
     need_times(state, "reported_at")
     count = len(state)

@@ -49,7 +49,8 @@ class Intervals(NamedTuple):
     def first_from(self, device: Ints, at: Ints) -> Ints:
         """Return the start of the first interval at or after each time.
 
-        Only intervals of the device and of all devices count. The result is ``NEVER`` if there is no such interval.
+        Only intervals that affect the device itself or all devices count. The result is ``NEVER`` if there is no such
+        interval.
 
         Args:
             device: The device of each instant.
@@ -63,7 +64,10 @@ class Intervals(NamedTuple):
         return first
 
     def are_over(self, device: Ints, at: Ints, order: Ints) -> Flags:
-        """Return which times lie in no interval and arrived after every interval that had started by then."""
+        """Return which rows have a time outside all intervals.
+
+        They must also have arrived after the intervals that had started.
+        """
         are_over = np.ones(len(at), dtype=bool)
         end, last = _greatest_until(self.device, self.end), _greatest_until(self.device, self.order)
         # Search from the next millisecond, so that intervals that begin at the time itself are included.

@@ -1,4 +1,4 @@
-"""Statistics of each resource in bins of time."""
+"""Statistics of each resource in time bins."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class BinnedSegments:
         self.known: Ints = self._scatter(self._reduced(np.add, self.length), 0)
 
     def table(self, columns: Sequence[TableColumn], cell: Ints | None = None, **cells: Any) -> pa.Table:
-        """Build a table with one row for each of the cells; all cells by default.
+        """Build a table with one row for each of these cells. The default is all cells.
 
         Args:
             columns: The columns, which include ``BIN_COLUMNS`` and ``COVERED``.
@@ -191,7 +191,7 @@ class BinnedSegments:
         return units
 
     def _of_one_unit(self, values: Floats) -> Floats:
-        """Return the numbers of all cells. Cells with several units get NaN."""
+        """Return the numbers of all cells. In a cell with several units, the number is NaN."""
         return self._scatter(np.where(self._units() == -2, np.nan, values), np.nan)
 
     def _count(self) -> Ints:
@@ -221,7 +221,7 @@ class BinnedSegments:
         return numbers_of(number)
 
     def _reduced(self, operation: np.ufunc, values: npt.NDArray[T]) -> npt.NDArray[T]:
-        """Reduce the segments of each cell to one value. The result has no values for empty cells."""
+        """Reduce the segments of each cell to one value. Empty cells have no value in the result."""
         reduced: npt.NDArray[T] = operation.reduceat(values, self._starts) if len(self._starts) else values[:0]
         return reduced
 
@@ -241,7 +241,7 @@ def _within(timeline: Timeline) -> Segments:
 
 
 def _check_kinds(timeline: Timeline, how: Sequence[Statistic]) -> None:
-    """Reject a statistic that is not defined for strings, and a column that mixes numbers and strings."""
+    """Raise an error for a statistic that is not defined for strings, or if a column would mix numbers and strings."""
     segments = timeline.segments
     if TEXT not in segments.kinds:
         return

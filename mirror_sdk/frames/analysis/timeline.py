@@ -190,8 +190,9 @@ def timeline_of(
 
     Args:
         frame: The table.
-        paths: The patterns of the resources to include; all by default.
-        silence_limit: How long a value holds after the last contact of its device; without limit by default.
+        paths: The patterns of the resources to include. The default is all resources.
+        silence_limit: The time that a value stays known after the last contact with its device. There is no limit by
+            default.
         begin: The start of the period. The default is the start in the metadata of the table, or else the first row.
         end: The end of the period. The default is the end in the metadata of the table, or else the last row.
         state: A state table with the values that held before the first row.
@@ -217,7 +218,7 @@ def timeline_of(
 
 
 def warn_of_units(timeline: Timeline) -> None:
-    """Warn if the numbers of a resource have several units. An unknown unit counts as a different unit.
+    """Warn if not all numbers of a resource have the same unit. An unknown unit counts as a different unit.
 
     Warns:
         UnitWarning: A resource has several units.
@@ -247,7 +248,7 @@ def warn_of_units(timeline: Timeline) -> None:
 
 
 def instant_in(frame: pd.DataFrame, name: str, value: InstantLike) -> int:
-    """Convert an argument to milliseconds. It is a timestamp, or an age relative to the timestamp of the table.
+    """Convert a timestamp, or an age relative to the timestamp of the table, to milliseconds since 1970.
 
     Raises:
         InvalidValue: The value is not a time, it has no time zone, or the table has no timestamp in its metadata.
@@ -339,7 +340,9 @@ def _next_at(values: Rows) -> Ints:
 
 
 def _with_repeats(values: Rows, unknown: Ints, intervals: Intervals, known_until: int) -> tuple[Rows, Ints]:
-    """Repeat, at the time of arrival, each value that arrived after an interval but has a time before it.
+    """Add a second entry for each value that arrived after an interval but has a time before it.
+
+    The second entry has the time of arrival.
 
     Args:
         values: The sorted values.

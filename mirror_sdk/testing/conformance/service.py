@@ -40,7 +40,7 @@ def new_async_id() -> str:
 
 
 def in_words(response: httpx.Response) -> str:
-    """Return a description of the response, for the message of a failed test."""
+    """Describe the response for the error message of a failed test."""
     return f"{response.request.method} {response.request.url.path}: {response.status_code} {response.text}"
 
 
@@ -146,7 +146,10 @@ class Service:
         self._received += [(kind, entry) for kind, entries in message.items() for entry in entries]
 
     def read_log(self, after: int | str, hold: int = 0) -> httpx.Response:
-        """Poll from a separate position in the log. Source: wire.md 4."""
+        """Poll from this position in the log, without changing the position that the server stores.
+
+        Source: wire.md 4.
+        """
         return self.call("GET", PULL, params={"after": after, "hold": hold})
 
     def log_end(self) -> int:

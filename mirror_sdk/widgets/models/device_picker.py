@@ -73,7 +73,7 @@ class DevicePicker:
 
     @property
     def text(self) -> str:
-        """A text with the number of picked devices."""
+        """A phrase that contains the number of picked devices."""
         if self._is_loading or not self._candidates:
             return "no devices to pick from" if self._offered == [] else empty_directory_text(self._read)
         return f"{len(self.picked):,} of {format_count(len(self._candidates), 'device')} picked"

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from mirror_sdk.recording import Recording
 
 ENTRIES_READ = 100_000
-"""The maximum number of entries that are read from the log, and of rows from a recording or the history.
+"""The maximum number of entries that are read from the log, and of rows that are read from a recording or the history.
 
-If there are more, the newest ones are read.
+The newest ones are read.
 """
 HISTORY_READ = timedelta(days=1)
 """The length of the part of the history that is read. It ends at the start of the log."""
@@ -46,7 +46,7 @@ _COLUMNS = (
 
 
 class EarlierEvents(NamedTuple):
-    """The events before the live ones, with the oldest first.
+    """The events that happened before the widget was created, with the oldest first.
 
     Attributes:
         recorded: The events of the recording, or of the history of the service, that are no longer in the log.
@@ -72,7 +72,7 @@ def read_earlier_events(
     paths: Sequence[str] = (),
     length: timedelta = HISTORY_READ,
 ) -> EarlierEvents:
-    """Read the events before the live ones. Other readers of the log are not affected.
+    """Read the events that happened before the widget was created. Other readers of the log are not affected.
 
     Args:
         client: The mirror.
@@ -163,7 +163,7 @@ def _read_history(
 def read_writes(
     client: MirrorClient, begin: datetime, devices: Sequence[str], paths: Sequence[str]
 ) -> tuple[tuple[CompletedWrite, ...], datetime]:
-    """Return the writes that have completed since a time, and the current time by the clock of the service.
+    """Return the writes that have completed since ``begin``, and the current time by the clock of the service.
 
     Raises:
         MirrorError: The history cannot be read.
@@ -195,7 +195,7 @@ def _now(client: MirrorClient) -> datetime:
 
 
 def _instant_of(frame: pd.DataFrame) -> datetime:
-    """Return the time at which the service made a table."""
+    """Return the timestamp of a table, by the clock of the service."""
     return datetime.fromisoformat(str(frame.attrs["mirror"]["taken_at"]))
 
 

@@ -44,7 +44,10 @@ DIRECTORY_RELOAD_SECONDS = 60.0
 RELOAD_AFTER_EVENT_SECONDS = 1.0
 PAST_RELOAD_SECONDS = 900.0
 HOURS = (24, 1, 6, 168)
-"""The lengths of the past that can be displayed, in hours. The first one is displayed initially."""
+"""The lengths of the period, in hours, of which the earlier values can be displayed.
+
+The first length is the default.
+"""
 _SUBSCRIPTIONS = {
     SubscriptionState.ACTIVE: "subscribed",
     SubscriptionState.ASKED: "requested",
@@ -63,7 +66,8 @@ class _Loaded:
         statuses: The status of each resource that drifts or is stale, by path.
         subscriptions: This application's subscriptions by path; ``None`` if the access key may not read them.
         connection: The connection of the device; ``None`` if the service has no such information.
-        clock_ahead_ms: How far the mirror's clock is ahead of the local clock, in milliseconds.
+        clock_ahead_ms: The difference between the mirror's clock and the local clock in milliseconds. It is positive if
+            the mirror's clock is ahead.
     """
 
     device: DeviceObject
@@ -75,7 +79,7 @@ class _Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The properties of the chosen device as they are displayed.
+    """The properties of the selected device in the form in which they are displayed.
 
     Strings come from the device and are safe to display.
 
@@ -106,7 +110,7 @@ class Card:
 
 @dataclass(slots=True)
 class Editor:
-    """The resource whose value, past and requests are displayed in detail.
+    """The resource whose details are open: its current value, its earlier values and its requests.
 
     Attributes:
         path: The path of the resource.
@@ -151,8 +155,8 @@ class ExplorerModel(Model):
     Attributes:
         device_id: The id of the chosen device.
         selected: The paths of the selected resources.
-        editor: The resource that is displayed in detail; ``None`` if there is no such resource.
-        hours: The length of the displayed past in hours.
+        editor: The resource whose details are open, or ``None`` if no details are open.
+        hours: The length of the period, in hours, of which the earlier values are displayed.
     """
 
     def __init__(
@@ -208,7 +212,7 @@ class ExplorerModel(Model):
 
     @property
     def devices_text(self) -> str:
-        """A text with the number of devices."""
+        """A phrase that contains the number of devices."""
         return format_count(len(self._devices), "device") if self._devices else empty_directory_text(self._directory)
 
     @property
@@ -253,7 +257,10 @@ class ExplorerModel(Model):
 
     @property
     def subtitle(self) -> str:
-        """A text about the state of the read of the chosen device. It is empty if the device was read."""
+        """A sentence about the progress or failure of reading the selected device.
+
+        It is empty after a successful read.
+        """
         if self.device_id is None:
             return "Choose a device to see its resources."
         if self._loaded is None:
@@ -272,12 +279,15 @@ class ExplorerModel(Model):
 
     @property
     def clock_ahead_ms(self) -> int:
-        """The time by which the mirror's clock is ahead of the local clock, in milliseconds."""
+        """The difference between the mirror's clock and the local clock in milliseconds.
+
+        It is positive if the mirror's clock is ahead.
+        """
         return self._clock_ahead_ms or 0
 
     @property
     def card(self) -> Card | None:
-        """The properties of the chosen device; ``None`` before the device was read."""
+        """The properties of the selected device, or ``None`` until the device has been read."""
         if self._loaded is None:
             return None
         device, connection = self._loaded.device, self._loaded.connection
@@ -340,7 +350,7 @@ class ExplorerModel(Model):
     # One resource in detail
 
     def open_resource(self, path: str | None) -> None:
-        """Display a resource in detail, with its past and a field for a value. ``None`` closes the details.
+        """Open the details of a resource: its earlier values and an input field. ``None`` closes the details.
 
         Raises:
             ValueError: ``path`` is not a path.
@@ -354,13 +364,13 @@ class ExplorerModel(Model):
         self.changed()
 
     def enter(self, text: str) -> None:
-        """Set the value that the user typed for the resource in detail."""
+        """Store the string that the user typed into the input field of the resource editor."""
         if self.editor is not None:
             self.editor.text, self.editor.is_edited = text, True
             self.changed()
 
     def show_hours(self, hours: int) -> None:
-        """Display the past of this number of hours.
+        """Display the earlier values of this number of hours.
 
         Raises:
             InvalidValue: This length is not available.
@@ -387,12 +397,12 @@ class ExplorerModel(Model):
 
     @property
     def past(self) -> ResourcePast:
-        """The values of the resources over time."""
+        """The earlier values of the resources, as lines and states over time."""
         return self._past
 
     @property
     def past_text(self) -> str:
-        """A text with the source of the past values."""
+        """A sentence that explains where the earlier values come from."""
         if self._past_read.is_running:
             return "reading the past …"
         return "" if self._is_history else "the service keeps no history, so values may be missing"
@@ -413,7 +423,7 @@ class ExplorerModel(Model):
         self._start(path, "writing …", lambda device_id: self.client.write_value(device_id, path, value))
 
     def write_entered(self) -> None:
-        """Write the value that the user typed for the resource in detail.
+        """Write the value that the user typed into the input field of the details.
 
         Raises:
             InvalidValue: The text is not a valid value of the resource.
@@ -454,7 +464,7 @@ class ExplorerModel(Model):
     # Events
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Schedule reads for the changes that the events report, and add the values of the events to the past."""
+        """Schedule reads because of the changes that the events report, and add the new values to the earlier ones."""
         for event in events:
             if event.device_id == self.device_id and event.path is not None and event.value is not None:
                 self._add_value(event.path, time_of(event), event.value)
@@ -527,7 +537,7 @@ class ExplorerModel(Model):
             self._load_past()
 
     def _apply_device(self) -> None:
-        """Set the form of the resource in detail from the device.
+        """Update the input form of the details from the state of the device.
 
         Its text is also set, unless the user has changed it.
         """

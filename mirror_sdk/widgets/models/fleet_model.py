@@ -43,7 +43,7 @@ MOST_DEVICES_AT_ONCE = 500
 """The maximum number of selected devices that are read or subscribed to at the same time."""
 _FAILURES_NAMED = 3
 _OBVIOUS = " · Sensor Value"
-"""The end of a label that adds nothing to the name of the object."""
+"""The end of a resource label that is omitted, because it adds nothing to the name of the object."""
 
 DEVICE_STATUSES = tuple(Status[name.upper()] for name in STATUS_NAMES)
 """The statuses of devices, with the worst one first.
@@ -127,14 +127,14 @@ class DeviceSummary:
 
     @property
     def text(self) -> str:
-        """A text with all statuses that apply to the device."""
+        """A string that lists all statuses that apply to the device."""
         parts = [f"{self.counts[name]} {name}" for name in _COUNTS if self.counts[name]]
         parts += [status.word.lower() for status in self._statuses]
         return ", ".join(parts) or "in sync"
 
     @property
     def last_contact_at(self) -> datetime | None:
-        """The time of the last contact of the device."""
+        """The time of the last contact with the device."""
         known = [at for at in (self.device.last_contact_at, self.last_reported_at) if at is not None]
         return max(known, default=None)
 
@@ -142,8 +142,9 @@ class DeviceSummary:
         """Return the device as a row of the table.
 
         Args:
-            resource: The path of the displayed resource; empty if there is no such resource.
-            sparklines: The sparklines of the fleet.
+            resource: The path of the resource to display, or an empty string if there is no such resource.
+            sparklines: The object that draws the small charts of past values, or ``None`` if the table does not display
+                them.
         """
         reading = self.readings.get(resource)
         at = None if reading is None else datetime.fromtimestamp(reading.at / 1000, UTC)
@@ -183,7 +184,7 @@ class DeviceSummary:
 
     @property
     def _statuses(self) -> list[Status]:
-        """The statuses that are not based on counts of resources."""
+        """The statuses that do not depend on the number of resources in a certain state."""
         never = [Status.NEVER_REPORTED] if self.last_reported_at is None else []
         return never + ([] if self.device.state == "registered" else [Status.OFFLINE])
 
@@ -236,7 +237,7 @@ class FleetModel(Model):
         view: The current view.
         selected: The ids of the selected devices.
         is_acting: Whether a read or a subscription of selected devices is in progress.
-        activity: A text about the read or subscription in progress, or about its result. It is empty if there is
+        activity: A sentence about the read or subscription in progress, or about its result. It is empty if there is
             nothing to report.
     """
 
@@ -280,15 +281,16 @@ class FleetModel(Model):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all devices.
+        """The table rows of all devices.
 
-        The devices with the worst status at the last read of the entire fleet come first.
+        They are sorted by the status that the devices had when the entire fleet was last read, with the worst status
+        first.
         """
         return list(self._rows.values())
 
     @property
     def displayed_rows(self) -> list[Row]:
-        """The rows of the devices that have the status of the view."""
+        """The rows of those devices that have the status selected in the view."""
         word = Status[self.view.status.upper()].word if self.view.status else ""
         return [row for row in self._rows.values() if not word or row["status"] == word]
 
@@ -299,7 +301,7 @@ class FleetModel(Model):
 
     @property
     def counts_text(self) -> str:
-        """A text with the number of devices, and of their values and writes."""
+        """A sentence that contains the numbers of devices, values and writes."""
         summaries = self._fleet.summaries.values()
         parts = [format_count(len(summaries), "device")]
         nouns = ("failed write", "drifting value", "pending write", "stale value")
@@ -316,7 +318,7 @@ class FleetModel(Model):
 
     @property
     def as_of_text(self) -> str:
-        """A text with the time of the last read of the entire fleet."""
+        """A sentence that contains the time at which the entire fleet was last read."""
         if self.taken_at is not None:
             return f"as of {utc_text(self.taken_at)}"
         return "reading the fleet …" if self._all.is_running else "not read"
@@ -328,7 +330,10 @@ class FleetModel(Model):
 
     @property
     def clock_ahead_ms(self) -> int:
-        """The time by which the mirror's clock is ahead of the local clock, in milliseconds."""
+        """The difference between the mirror's clock and the local clock in milliseconds.
+
+        It is positive if the mirror's clock is ahead.
+        """
         return self._fleet.clock_ahead_ms
 
     @property
@@ -399,7 +404,7 @@ class FleetModel(Model):
 
     @property
     def sparkline_text(self) -> str:
-        """A text that explains the sparklines."""
+        """A sentence that explains the sparklines."""
         if self._past.is_running and self._sparklines is None:
             return "reading the last 24 hours …"
         if self._is_history:
@@ -678,7 +683,7 @@ def _resources_of(summaries: Iterable[DeviceSummary]) -> list[FleetResource]:
 
 
 def short_label(path: str) -> str:
-    """Return the name of a resource, without an ending that only repeats what the object is."""
+    """Return the name of a resource, without an ending that only repeats the name of the object."""
     return label_of(path).removesuffix(_OBVIOUS)
 
 
@@ -687,7 +692,7 @@ def _failed_with(error: MirrorError) -> Act:
 
 
 def _summary_of(failures: Mapping[str, Exception], names: Mapping[str, str]) -> Exception:
-    """Combine the failures of several devices into one error."""
+    """Return one error that summarizes the failures of several devices."""
     reasons = [f"{names.get(device_id, device_id)}: {error}" for device_id, error in failures.items()]
     more = len(reasons) - _FAILURES_NAMED
     text = "; ".join(reasons[:_FAILURES_NAMED]) + (f"; and {format_count(more, 'more device')}" if more > 0 else "")

@@ -37,7 +37,7 @@ class FleetView:
         group_by: The column by which devices are grouped, such as ``type`` or ``attribute.room``. If empty, devices are
             not grouped.
         status: The status of the visible devices, such as ``failed``. If empty, all devices are visible.
-        search: The text that visible devices contain.
+        search: The string to search for. Only devices that contain it are visible.
         sort_by: The column by which devices are sorted. If empty, they are sorted by status.
         descending: Whether the devices are sorted in descending order.
         resource: The path of the resource whose value and sparkline are displayed. If empty, the main value of each
@@ -90,7 +90,7 @@ class FleetView:
         return asdict(self) | {"columns": list(self.columns)}
 
     def with_changes(self, changes: Mapping[str, Any]) -> FleetView:
-        """Return a copy of the view in which some members are changed.
+        """Return a copy of the view with these members changed.
 
         Raises:
             InvalidValue: A member is unknown or has an invalid value, as for :meth:`from_dict`.

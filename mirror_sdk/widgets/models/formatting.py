@@ -31,5 +31,5 @@ def short_value(value: Value, unit: str = "") -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a number of things, such as ``1 device`` or ``1,200 devices``."""
+    """Format a number together with a noun, such as ``1 device`` or ``1,200 devices``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

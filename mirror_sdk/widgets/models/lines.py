@@ -1,4 +1,4 @@
-"""Lines over time, with points, breaks, and a reduction to fewer points that looks the same."""
+"""Lines over time. They have points and breaks, and can be reduced to fewer points without a visible difference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """A number at a time. ``is_connected`` is false if the line is interrupted before the point."""
+    """A number and its time. ``is_connected`` is false if the line is interrupted before the point."""
 
     at: datetime
     number: float
@@ -127,7 +127,7 @@ def is_stepped(path: str) -> bool:
 
 
 def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:
-    """Return at which times a resource had been silent for unusually long.
+    """Return, for each time, whether the resource had been silent for an unusually long time before it.
 
     The times are sorted and in milliseconds.
     """
@@ -139,7 +139,7 @@ def after_silence(at: Numbers) -> npt.NDArray[np.bool_]:
 
 
 def thinned(points: Sequence[Point], most: int) -> list[Point]:
-    """Return fewer points that look the same.
+    """Return fewer points, which look the same when they are drawn.
 
     They include the ends, the lowest and the highest point of each interval, and all breaks.
     """
@@ -159,7 +159,7 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 
 def within(points: Sequence[Point], begin: datetime, end: datetime) -> Sequence[Point]:
-    """Return the points of a time interval, and one more point on each side to draw the lines to."""
+    """Return the points of a time interval. One more point on each side is included, so that lines reach the edges."""
     first = bisect_left(points, begin, key=_at)
     after = bisect_right(points, end, key=_at)
     return points[max(0, first - 1) : after + 1]

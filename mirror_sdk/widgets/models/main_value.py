@@ -1,4 +1,4 @@
-"""The main value of a device, which is the value that says most about it. The page of the server has the same rule."""
+"""The main value of a device, which is its most informative value. The server's web page selects it in the same way."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from mirror_sdk.wire.paths import parse_path
 _FIRST_SENSOR_OBJECT = 3200
 """The first id of the objects of sensors and actuators.
 
-The values of these objects say more than those of management objects.
+The values of these objects are more informative than those of management objects.
 """
 _MAIN_RESOURCES = (5700, 5850, 5851)
-"""The resources Sensor Value, On/Off and Dimmer, which say more than the other resources of an object."""
+"""The resources Sensor Value, On/Off and Dimmer, which are more informative than other resources of an object."""
 
 
 def main_path(paths: Iterable[str]) -> str:
     """Return the path of the main value of a device. It is empty if the device has no main value.
 
     Args:
-        paths: The resources of the device whose last report is a number or boolean that may change.
+        paths: The paths of the resources whose last reported value is a number or a boolean. Omit resources whose
+            values never change.
     """
     return min((path for path in paths if lookup(path) is not None), key=_rank, default="")
 

@@ -85,9 +85,9 @@ class Model:
         """Do work that is due. This is called several times a second."""
 
     def close(self) -> None:
-        """End work in progress, because the widget was closed."""
+        """End the work in progress after the widget was closed."""
 
     def dismiss(self) -> None:
-        """Remove all notices, because the user has read them."""
+        """Remove all notices after the user has read them."""
         self.notices.dismiss()
         self.changed()

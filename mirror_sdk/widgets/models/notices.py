@@ -31,7 +31,7 @@ class Notices:
         return self.add(subject, f"{action}: {str(error) or type(error).__name__}")
 
     def add(self, subject: str, text: str) -> bool:
-        """Add a notice that is not a failure. Otherwise, this is like :meth:`put`."""
+        """Add a notice that is not about a failure. In all other respects, this method works like :meth:`put`."""
         if self._open.get(subject) == text:
             return False
         self._open.pop(subject, None)
@@ -41,7 +41,7 @@ class Notices:
         return True
 
     def clear(self, subject: str) -> None:
-        """Remove the notice of a subject, because it works again."""
+        """Remove the notice about a subject that works again."""
         self._open.pop(subject, None)
 
     def dismiss(self) -> None:

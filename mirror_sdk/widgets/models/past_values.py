@@ -38,7 +38,7 @@ class PastValues:
         paths: The resource path of each row.
         at: The time of each row, in milliseconds since 1970.
         numbers: The number of each row. It is 1 or 0 for a boolean, and NaN for any other value.
-        texts: The text of each row, including rows with a boolean. It is ``None`` for a number.
+        texts: The value of each row as a string, including booleans. It is ``None`` for a number.
         begin: The start of the interval that was read.
         is_history: Whether the rows come from the history of the service. Otherwise they come from the notification
             log, which contains only values that this application was notified of.

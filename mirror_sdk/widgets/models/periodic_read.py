@@ -100,7 +100,7 @@ class PeriodicRead:
 
 
 def empty_directory_text(directory: PeriodicRead) -> str:
-    """Return the reason why no devices of the directory are displayed, in words."""
+    """Return a sentence that explains why no devices of the directory are displayed."""
     if directory.is_running:
         return "reading the directory …"
     return "the directory lists no device" if directory.has_succeeded else "the directory could not be read"

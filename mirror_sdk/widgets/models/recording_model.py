@@ -45,7 +45,7 @@ class RecordingModel:
 
     @property
     def text(self) -> str:
-        """A text about the progress of the recording. It is empty if there is no recording."""
+        """A sentence about the progress of the recording. It is empty if there is no recording."""
         if self._activity or self._recorder is None:
             return self._activity
         return f"recording, {format_count(self._recorder.events, 'event')} in {self._recorder.path.resolve()}"

@@ -40,7 +40,7 @@ class ValueInput:
     Attributes:
         path: The path of the resource; empty for no resource.
         form: The input form for a value of the resource.
-        entry: The content of the input. After the user changed it, only :meth:`enter` and the choice of another
+        entry: The content of the input. After the user has changed it, only :meth:`enter` and the selection of another
             resource replace it.
     """
 
@@ -88,7 +88,7 @@ class ValueInput:
 
     @property
     def paths_text(self) -> str:
-        """The name of the resource, or a text about the listed resources."""
+        """The name of the resource, or a sentence about the listed resources."""
         if self.path:
             definition = lookup(self.path)
             return definition.label if definition else ""
@@ -153,7 +153,7 @@ class ValueInput:
 
     @property
     def text(self) -> str:
-        """A text with the valid input and the value of the device."""
+        """A sentence that describes the valid input and the device's current value."""
         if self._device is not None and self._resource is None and self.path:
             return f"{self._name} has no resource {self.path}; a preview shows which devices have it. {self.form.hint}"
         return " · ".join(filter(None, (self.form.hint, self._device_text)))
@@ -164,7 +164,7 @@ class ValueInput:
 
     @property
     def _device_text(self) -> str:
-        """A text with the last report of the device, and a value that the device accepted after that report."""
+        """A sentence with the value that the device last reported, and any value that it accepted after that report."""
         resource = self._resource
         if resource is None:
             return ""

@@ -445,7 +445,7 @@ class WatcherModel(Model):
 
     @property
     def counts_text(self) -> str:
-        """A text with the rate and the counts, which always includes losses."""
+        """A sentence with the rate of events and their number. If events were lost, it says so."""
         before = f", {self.before:,} of them from before" if self.before else ""
         lost = f"{'' if self._lost_is_known else 'at least '}{self.lost:,} lost"
         phrases = [
@@ -487,7 +487,7 @@ class WatcherModel(Model):
 
     @property
     def events(self) -> Sequence[Event]:
-        """The stored events of the current choice, with the oldest first.
+        """The stored events of the selected devices and paths, with the oldest first.
 
         They include events that arrived during a pause.
         """
@@ -546,7 +546,7 @@ class WatcherModel(Model):
             return file.read_bytes()
 
     def record(self, folder: str) -> None:
-        """Start a recording of the current choice in this folder, or end the recording that is in progress.
+        """Start to record the selected devices and paths in this folder, or end the recording that is in progress.
 
         Raises:
             ValueError: The name of the folder is empty.
@@ -701,7 +701,7 @@ class WatcherModel(Model):
 
 
 def series_text(key: SeriesKey) -> str:
-    """Return a text that is unique for each series, because a device id contains no space."""
+    """Return a string that identifies a series. It is unique, because a device id contains no space."""
     return f"{key.device_id} {key.path}"
 
 

@@ -52,7 +52,7 @@ class InputForm:
         type: The type of the value.
         unit: The unit of a number. It is empty if the unit is unknown.
         range: The lowest and the highest number of a slider; ``None`` if the form has no slider.
-        hint: A text that describes valid input.
+        hint: A sentence that describes valid input.
         placeholder: An example of valid input.
         initial: The initial content of the input.
     """

@@ -306,7 +306,7 @@ class WriteModel(Model):
 
     @property
     def status_text(self) -> str:
-        """A text about the progress."""
+        """A sentence about the progress of the writes."""
         match self.stage:
             case Stage.CHECKING:
                 return "Preparing the preview …"

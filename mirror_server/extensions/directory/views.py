@@ -114,7 +114,8 @@ routes = Blueprint("directory", __name__)
 def list_device_queries() -> Response:
     """List the saved filters of the directory, page by page.
 
-    All applications share them. The parameters are as in ``GET /v3/devices``.
+    All applications share the saved filters. The parameters for paging and filtering are the same as in the request
+    ``GET /v3/devices``.
     """
     paging = query_paging()
     conditions = read_filters(paging.filters, _OF_QUERIES, own=PAGING)
@@ -181,9 +182,9 @@ def delete_device_query(query_id: str) -> Response:
 def list_device_events() -> Response:
     """List the starts, updates and ends of registrations, page by page.
 
-    The oldest events come first; ``order=DESC`` starts with the newest. Filters are as in ``GET /v3/devices``.
-    ``event_type`` is ``registration``, ``reg_update``, ``deregistration`` or ``expired``; any other word matches
-    nothing. By default, events are stored for 30 days.
+    The oldest events come first; ``order=DESC`` starts with the newest. Filters have the same form as in ``GET
+    /v3/devices``. ``event_type`` is ``registration``, ``reg_update``, ``deregistration`` or ``expired``; any other word
+    matches nothing. By default, events are stored for 30 days.
     """
     return _events()
 

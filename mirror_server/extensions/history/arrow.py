@@ -93,7 +93,7 @@ def arrow_stream(
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield each row as a dictionary with the names of its columns. Timestamps are in milliseconds."""
+    """Yield each row as a dictionary from column names to values. Timestamps are integers in milliseconds."""
     for row in zip(*map(to_values, batch.columns), strict=True):
         yield dict(zip(COLUMNS, row, strict=True))
 

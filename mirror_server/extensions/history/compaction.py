@@ -42,7 +42,9 @@ _BYTES_OF_A_BLOCK = 4 * 1024 * 1024
 def store_segment(
     database: Database, batches: Iterable[pa.RecordBatch], state: tuple[Instant, int] | None = None
 ) -> list[Block]:
-    """Store the contents of a new segment, one block at a time. The segment becomes valid with :func:`.segments.put`.
+    """Store the contents of a new segment, one block at a time, and return the blocks.
+
+    Queries do not read the segment until the caller passes the blocks to :func:`.segments.put`.
 
     Args:
         database: The database that stores the segment.

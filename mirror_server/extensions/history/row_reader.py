@@ -276,7 +276,7 @@ class _Head:
         return True
 
     def cut(self, boundary: _Key) -> pa.RecordBatch:
-        """Remove the rows up to this position from the batch, and return them."""
+        """Remove the rows up to and including this position from the batch, and return them."""
         indices = range(self._batch.num_rows)
         if boundary == self.boundary:
             ready, self._batch = self._batch, NO_ROWS

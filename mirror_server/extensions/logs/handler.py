@@ -93,7 +93,10 @@ class LineHandler(logging.Handler):
             self.release()
 
     def flush(self) -> None:
-        """Wait until the queued lines are written. There is a time limit, because the reader may never read them."""
+        """Wait until the queued lines are written.
+
+        The wait has a time limit, because the process at the other end of the pipe or socket may have stopped reading.
+        """
         with self._queue_changed:
             self._queue_changed.wait_for(lambda: not self._queue, _FLUSH_SECONDS)
 

@@ -165,11 +165,17 @@ class Handler(Protocol):
         ...
 
     def notified(self, notification: ObserveNotification) -> bool:
-        """Process a notification. Return ``False`` if its token is unknown, so that the device gets a reset."""
+        """Process a notification.
+
+        Return ``False`` if its token is unknown, so that the caller sends a CoAP Reset message.
+        """
         ...
 
     def rate_exceeded(self, notification: ObserveNotification) -> None:
-        """End the observation of a device that is above its rate limit. The device gets a reset."""
+        """End the observation of a device that exceeds its rate limit.
+
+        The caller sends a CoAP Reset message to the device.
+        """
         ...
 
     def session_ended(self, peer: Peer) -> None:

@@ -20,7 +20,8 @@ def page_file(name: str, content: bytes, policy: str) -> CacheableResponse:
     Args:
         name: The file name, with an extension in :data:`TYPES`.
         content: The content of the file.
-        policy: The ``Content-Security-Policy``, which lists the sources that the browser may load and run.
+        policy: The value of the header ``Content-Security-Policy``, which lists the sources from which the page may
+            load content.
     """
     headers = {"Content-Security-Policy": policy, "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer"}
     response = CacheableResponse(content, content_type=TYPES[name.rpartition(".")[2]], headers=headers)

@@ -57,7 +57,7 @@ class Outbox:
         self._called = 0
 
     def add(self, calls: Iterable[Callable[[], object]]) -> int:
-        """Append calls to the queue. Return the number of the last one, for :meth:`wait_until_called`."""
+        """Append functions to the queue. Return the number of the last one, which :meth:`wait_until_called` takes."""
         with self._changed:
             before = len(self._waiting)
             self._waiting.extend(calls)
@@ -65,7 +65,10 @@ class Outbox:
             return self._added
 
     def drain(self) -> None:
-        """Make all waiting calls, unless another thread or an outer call of this method is already making them."""
+        """Call the queued functions in order, until the queue is empty.
+
+        If another thread or an outer call of this method is already doing so, this method returns at once.
+        """
         with self._changed:
             if self._drainer is not None:
                 return

@@ -72,9 +72,10 @@ def disconnect(session: Session, app_id: str, connection: str, at: Instant) -> N
 
 
 def confirm(session: Session, app_id: str, connection: str, position: int) -> None:
-    """Advance an application's log position after the entries that a connection delivered.
+    """Set an application's log position to ``position``, after a connection has delivered the entries up to it.
 
-    Nothing changes unless this connection is the current one of the channel.
+    Nothing changes if the application has opened another connection in the meantime, or if the position is already
+    further.
     """
     session.run(
         "UPDATE logs SET position = :position WHERE app_id = :app_id AND position < :position AND EXISTS"

@@ -130,8 +130,8 @@ class CoapEndpoint:
     async def read_remaining(self, peer: Peer, request: Request, token: bytes) -> Response:
         """Read the remaining blocks of a value. Its first block was in the last notification with this token.
 
-        One client was observed to send no more notifications before the other blocks were requested. Source: RFC 7959,
-        2.6.
+        Call this method after each incomplete notification. At least one LwM2M client sends no further notifications
+        until the remaining blocks have been requested. Source: RFC 7959, 2.6.
 
         Raises:
             NoResponse: The device did not respond in time.
