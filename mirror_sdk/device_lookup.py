@@ -348,8 +348,8 @@ def _say_more(device: str, error: NotFound) -> Flow[None]:
         return
     if is_id and namesakes:
         raise _not_found(
-            f"no device has the id {device!r}, and 32 hexadecimal digits are always an id; for the device with this"
-            f" endpoint name, pass its id: {describe_devices(namesakes)}"
+            f"no device has the id {device!r}; 32 hexadecimal digits are always taken as an id, so pass the id of the"
+            f" device with this endpoint name: {describe_devices(namesakes)}"
         ) from error
 
 

@@ -207,8 +207,8 @@ class Settings:
     )
     failed_keys_per_minute: int = setting(
         20,
-        "How many wrong keys one address may send per minute. The server rejects further wrong keys with 429. It always"
-        " accepts the right key.",
+        "How many wrong keys one address may send per minute. The server rejects further wrong keys with 429. A valid"
+        " key always works.",
         type=click.IntRange(min=1),
     )
     max_parked_polls: int = setting(

@@ -175,7 +175,7 @@ class AsyncSender(SenderBase):
             ClientClosed: The client was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: The service did not respond, not even at the last attempt.
-            UnexpectedResponse: The response does not follow the interface of the service.
+            UnexpectedResponse: The response does not follow the mirror API.
         """
         self._limiter.require_loop()  # asynchronous alone
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
@@ -211,7 +211,7 @@ class AsyncSender(SenderBase):
             ClientClosed: The client was closed.
             ConfigError: There is no asyncio event loop, or it is another one than before.
             ConnectionFailed: The service did not respond, or the connection was lost during the response.
-            UnexpectedResponse: The response does not follow the interface of the service.
+            UnexpectedResponse: The response does not follow the mirror API.
         """
         self._limiter.require_loop()  # asynchronous alone
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)

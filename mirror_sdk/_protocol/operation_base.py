@@ -105,7 +105,7 @@ class Operation(Generic[T_co]):
 
         Raises:
             APIError: The service responded with an error. The subclass depends on the status.
-            UnexpectedResponse: The response does not follow the interface of the service.
+            UnexpectedResponse: The response does not follow the mirror API.
         """
         status = response.status_code
         if status in self.also_reads or 200 <= status < 300:
@@ -127,7 +127,7 @@ def read_json(validate: Callable[[bytes], T]) -> Callable[[HTTPResponse], T]:
             return validate(response.content)
         except ValidationError as exc:
             hint = "" if content_type(response.headers) == _JSON else elsewhere(response.headers)
-            raise UnexpectedResponse(f"the response does not follow the interface: {first_fault(exc)}{hint}") from exc
+            raise UnexpectedResponse(f"the response does not follow the mirror API: {first_fault(exc)}{hint}") from exc
 
     return read
 

@@ -868,7 +868,10 @@ def _read_poll(after: int | None, response: HTTPResponse) -> Poll:
             f"the response to a poll ends at entry {cursor[: routes.MAX_SEQ_DIGITS]}..., which has too many digits"
         )
     if after is not None and int(cursor) < after:
-        raise UnexpectedResponse(f"requested entries after {after}, but the response ends at {cursor}; {CHECK_ADDRESS}")
+        raise UnexpectedResponse(
+            f"requested log entries after {after}, but the response ends at {cursor}, which no mirror sends;"
+            f" {CHECK_ADDRESS}"
+        )
     message = _read_object(response.content) if response.status_code != 204 else {}
     return Poll(
         int(cursor),

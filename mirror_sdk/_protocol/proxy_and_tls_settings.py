@@ -45,7 +45,7 @@ def proxy_for(base_url: httpx.URL) -> httpx.Proxy | None:
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise ConfigError(
             f"the environment names a SOCKS proxy for {base_url.scheme}, which needs the package socksio; install it"
-            " with pip install 'httpx[socks]', or name the service in NO_PROXY"
+            " with pip install 'httpx[socks]', or add its host to NO_PROXY"
         )
     return proxy
 
@@ -59,7 +59,7 @@ def proxy_hint(base_url: str) -> str:
             address = proxy.url.copy_with(userinfo=b"", path="/", query=None)
             return (
                 f"; the request went through the proxy {str(address).rstrip('/')} of the environment: check that it"
-                " runs and reaches the service, or name the service in NO_PROXY"
+                " runs and reaches the service, or add its host to NO_PROXY"
             )
     return ""
 

@@ -135,7 +135,7 @@ class Sender(SenderBase):
             CallTimeout: The call took too long.
             ClientClosed: The client was closed.
             ConnectionFailed: The service did not respond, not even at the last attempt.
-            UnexpectedResponse: The response does not follow the interface of the service.
+            UnexpectedResponse: The response does not follow the mirror API.
         """
         usual = min(self.timeout_seconds + operation.hold_seconds, operation.within_seconds, key=left_of)
         deadline = self.deadline(usual if timeout is None else timeout)
@@ -166,7 +166,7 @@ class Sender(SenderBase):
             CallTimeout: The call took too long.
             ClientClosed: The client was closed.
             ConnectionFailed: The service did not respond, or the connection was lost during the response.
-            UnexpectedResponse: The response does not follow the interface of the service.
+            UnexpectedResponse: The response does not follow the mirror API.
         """
         deadline = Pace(self.timeout_seconds, self._clock) if timeout is None else self.deadline(timeout)
         with self.explaining():

@@ -128,7 +128,7 @@ def _check_object(object_id: int, name: str, resources: Mapping[int, ResourceDec
 
 def _check_name(subject: str, name: object) -> None:
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"{subject}: name={name!r} must be a string that is not empty")
+        raise ValueError(f"{subject}: name={name!r} must be a nonempty string")
 
 
 def _check_id(subject: str, number: object) -> None:

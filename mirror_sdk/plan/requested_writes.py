@@ -138,7 +138,8 @@ def _with_value(frame: pd.DataFrame, value: object, path: str | None, *, with_re
         raise InvalidValue(f"the table has a column {existing[0]}, and value= was passed; pass one of them")
     if with_revisions and path is not None:
         raise InvalidValue(
-            "if_match=True cannot be combined with path=, because the table has no revisions of that path"
+            "if_match=True cannot be combined with path=, because the table has no revisions of that path; omit path=,"
+            " or pass a state table of that path"
         )
     if isinstance(value, pd.Series) and not value.index.equals(frame.index):
         raise InvalidValue("value= has different rows than the table; compute it from the columns of this table")

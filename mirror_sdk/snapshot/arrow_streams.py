@@ -85,7 +85,7 @@ class SizeLimit:
         except _FAULTS as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
             raise UnexpectedResponse(
-                f"the {self.content} does not follow the interface: {visible_line(fault)}; {CHECK_ADDRESS}"
+                f"the {self.content} does not follow the mirror API: {visible_line(fault)}; {CHECK_ADDRESS}"
             ) from exc
 
     def count(self, byte_count: int, max_chunk_bytes: int) -> None:

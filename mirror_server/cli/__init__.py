@@ -59,7 +59,8 @@ class _ServerCommands(LazyGroup):
             if isinstance(error, ModuleNotFoundError) and _is_required(error.name or ""):
                 raise click.ClickException(_MISSING.format(error.name)) from error
             if name := extension_of_error(error):
-                raise click.ClickException(f"the extension {name} failed: {error}") from error
+                cure = f"fix or uninstall it, or start the server with --without {name}"
+                raise click.ClickException(f"the extension {name} failed: {error}; {cure}") from error
             raise
 
 

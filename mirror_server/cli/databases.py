@@ -88,7 +88,8 @@ def check(database_url: str, **settings: Any) -> None:
     store outside the database.
     """
     # Checked before the database is opened, because opening it fails if the file is damaged.
-    violations = location_of(database_url).damage()
+    location = location_of(database_url)
+    violations = location.damage()
     if not violations:
         with closing(open_database(database_url, must_exist=True)) as database:
             hook, read = load_for_commands().hook, read_settings(database_url=database_url, **settings)
@@ -100,9 +101,10 @@ def check(database_url: str, **settings: Any) -> None:
         click.echo(str(violation))
     if count := sum(violation.count for violation in violations):
         problems = "problem" if count == 1 else "problems"
+        by = " with 'mirror-server restore FILE'" if location.is_file else ""
         raise click.ClickException(
-            f"found {count:,} {problems}; restore a backup ('mirror-server restore FILE' creates a new database from"
-            " it), and attach this database to a bug report"
+            f"found {count:,} {problems}; restore a backup{by}, and keep this database to analyze the damage, but do"
+            " not publish it, because it contains personal data and keys of devices"
         )
     click.echo("no problems found")
 

@@ -124,5 +124,7 @@ def revoke_key(key_id: str, database_url: str) -> None:
 
     with closing(open_database(database_url, must_exist=True)) as database:
         if not database.write(work):
-            raise click.ClickException(f"no key with the id {key_id!r} is in use; 'mirror-server keys list' shows them")
+            raise click.ClickException(
+                f"no active key has the id {key_id!r}; list the keys with 'mirror-server keys list'"
+            )
     click.echo(f"revoked {key_id}")

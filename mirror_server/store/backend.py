@@ -218,7 +218,7 @@ class Location(ABC):
         Raises:
             DatabaseError: The database is not a file.
         """
-        raise DatabaseError("only SQLite files support this")
+        raise DatabaseError("this command supports only SQLite databases; use the tools of your database instead")
 
     def begin_serving(self) -> Callable[[], None]:
         """Lock the database for this process if only one process may serve it.

@@ -274,7 +274,8 @@ class Writer:
             _log.error("a transaction could not be committed; its work was undone", exc_info=error)
         else:
             reason = str(error).partition("\n")[0]
-            failure = StorageFailed(f"cannot write to its database: {reason}")
+            if not isinstance(error, StorageFailed):
+                failure = StorageFailed(f"cannot write to its database: {reason}")
             if not self._is_failing:
                 _log.error("cannot write to the database (%s); the server rejects all changes until it can", reason)
                 _perform_effect(self.interrupted)

@@ -298,7 +298,7 @@ def _api_error_of(error: Exception, environ: WSGIEnvironment, max_body_bytes: in
     if isinstance(error, ApiError):
         return error
     if isinstance(error, StorageFailed):
-        cure = "nothing was changed, so try again later; the operator can find the cause in the log"
+        cure = "nothing was changed, so try again later; if it fails again, the operator can find the cause in the log"
         return ApiError(
             503, f"the server {error}; {cure}", reason="STORAGE_FAILED", retry_after_seconds=_STORE_AGAIN_SECONDS
         )

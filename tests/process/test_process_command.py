@@ -92,7 +92,9 @@ def test_key_is_alone_on_stdout_stored_as_a_hash_and_rejected_at_once_when_revok
     assert run_command("keys", "revoke", key_id, *database).returncode == 0
     assert status(shared_server.url, key) == 401
     assert re.search(rf"{key_id}.*revoked 20", run_command("keys", "list", *database).stdout)
-    assert_one_line_error(run_command("keys", "revoke", key_id, *database), key_id, "keys list")
+    assert_one_line_error(
+        run_command("keys", "revoke", key_id, *database), f"no active key has the id '{key_id}'", "keys list"
+    )
 
 
 def test_run_reads_settings_from_the_environment_and_responds_once_its_address_is_printed(tmp_path):

@@ -210,7 +210,7 @@ def test_name_equal_to_an_id_does_not_replace_that_device(named, directory, simu
     gone = "0" * 32
     pretender = simulator.add_device(gone, RESOURCES)
     for ask in (lambda: named.get_device(gone), lambda: named.requests.begin_write(gone, SWITCH, True)):
-        with pytest.raises(UnknownDevice, match=f"pass its id: {pretender}"):
+        with pytest.raises(UnknownDevice, match=f"as an id, so pass the id .* with this endpoint name: {pretender}"):
             ask()
 
 

@@ -150,7 +150,7 @@ def check_named(environment, client_of, address, place):
         client_of(address, max_retries=0).subscriptions.rules.delete_all()
     told = str(failure.value)
     assert f"through the proxy http://{place} " in told
-    assert "NO_PROXY" in told
+    assert "or add its host to NO_PROXY" in told
     assert "mirror-server demo" not in told
     assert "hidden" not in told
 

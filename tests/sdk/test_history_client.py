@@ -274,8 +274,8 @@ def test_impossible_rows_and_ends_are_rejected(client_with_changes, simulator, d
         (with_rows(of_first(path=None, value=b"1")), "path are missing"),
         (with_rows(of_first(revision=-1)), "revision ranges from"),
         (with_rows(of_first(), row_count=1), "announces 1"),
-        (with_rows(of_first(), row_count="many"), "does not follow the interface"),
-        (with_rows(of_first(), taken_at=None), "does not follow the interface"),
+        (with_rows(of_first(), row_count="many"), "does not follow the mirror API"),
+        (with_rows(of_first(), taken_at=None), "does not follow the mirror API"),
         (with_rows(lambda _: [], after="more"), "without rows"),
         (
             lambda *_: httpx.Response(200, headers={"Content-Type": "text/csv"}, content=b"a"),

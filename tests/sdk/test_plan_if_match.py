@@ -134,6 +134,7 @@ def test_table_without_revisions_is_rejected(client, lights):
             "which is not a revision; if you read the table from a text file",
         ),
         ([(lights[0], LEVEL, 40)], {}, "require a table"),
+        (seen, {"value": 40, "path": LEVEL}, "of that path; omit path=, or pass a state table of that path"),
         (seen.mirror.wide(), {}, "one row per resource, got a wide table; pass the result of client.fleet.snapshot"),
     ):
         with pytest.raises(InvalidValue, match=said):

@@ -205,6 +205,7 @@ def test_missing_import_of_an_extension_is_reported_with_its_name(install, tmp_p
     result = CliRunner().invoke(main, ["check", "--database", f"sqlite:///{tmp_path}/mirror.db"])
     assert result.exit_code == 1
     assert result.output.startswith(f"Error: {why}")
+    assert result.output.endswith("; fix or uninstall it, or start the server with --without greeting\n")
 
 
 def test_commands_report_an_incompatible_extension_without_traceback(install, tmp_path):

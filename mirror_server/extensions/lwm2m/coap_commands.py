@@ -161,10 +161,10 @@ def attribute_options(query: str) -> tuple[str, ...]:
             raise NotSendable(bad, f"{name}={reprlib.repr(value)} is not valid; write it like pmin=5&pmax=120")
         values[name] = value
     for lowest, highest in (("pmin", "pmax"), ("epmin", "epmax")):
-        if values.get(highest) and int(values[highest]) < max(1, int(values.get(lowest) or 0)):
-            raise NotSendable(
-                bad, f"{highest}={values[highest]} must be at least 1 and at least {lowest}; use a larger value"
-            )
+        minimum = max(1, int(values.get(lowest) or 0))
+        if values.get(highest) and int(values[highest]) < minimum:
+            bound = f"{lowest}={minimum}" if minimum > 1 else "1"
+            raise NotSendable(bad, f"{highest}={values[highest]} must be at least {bound}; use a larger value")
     return tuple(query.split("&"))
 
 

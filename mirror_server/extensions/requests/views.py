@@ -96,7 +96,10 @@ def _waiting(device_id: str | None) -> Response:
             require_device(session, device_id)
         last = commands.find(session, app_id(), paging.after) if paging.after is not None else None
         if paging.after is not None and last is None:
-            raise ApiError.of_field("after", f"no request with the async-id {paging.after!r}; start again without it")
+            raise ApiError.of_field(
+                "after",
+                f"{paging.after!r} is not the async-id of a request of this key; list again without after=",
+            )
         number = last.command_id if last else 0
         # The extra command shows that there is another page.
         commands_found = store.waiting(session, app_id(), device_id=device_id, after=number, limit=paging.limit + 1)

@@ -129,6 +129,9 @@ class SqliteBackend:
         self._path = path
         self._file: tuple[int, int] | None = None
         self._is_damaged = False
+        # Whether the log already says that the file was removed or replaced.
+        self._is_misplaced = False
+        self._misplaced_lock = threading.Lock()
         self._check: threading.Thread | None = None
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
@@ -282,10 +285,7 @@ class SqliteBackend:
             StorageFailed: The file is damaged, was removed or replaced, or this cannot be checked.
         """
         if self._is_damaged:
-            raise StorageFailed(
-                "cannot use its database, because the file is damaged; the operator has to stop the server and restore"
-                " a backup"
-            )
+            raise StorageFailed("cannot use its database, because the file is damaged")
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, cure = "removed", "restore a backup"
             if found is not None:
@@ -294,11 +294,19 @@ class SqliteBackend:
                     "replaced by another file",
                     "restore a backup, or keep the other file with 'mark-restored'",
                 )
-            # Applications receive this message too, and must not learn the path.
-            raise StorageFailed(
-                f"cannot use its database, because the file was {happened} after the server started; the operator has"
-                f" to put the file back, or stop the server and {cure}"
-            )
+            reason = f"the file was {happened} after the server started"
+            with self._misplaced_lock:
+                is_logged, self._is_misplaced = self._is_misplaced, True
+            if not is_logged:
+                _log.error(
+                    "cannot use the database %s, because %s; put the file back, or stop the server and %s",
+                    self._path,
+                    reason,
+                    cure,
+                )
+            # Applications receive this message, and must not learn the path.
+            raise StorageFailed(f"cannot use its database, because {reason}")
+        self._is_misplaced = False
 
     def _connect(self) -> sqlite3.Connection:
         self._reject_unusable_file()

@@ -77,4 +77,5 @@ def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, dev
         seen += ids(page)
     assert seen == wanted
     answer = server.call(key, "GET", LIST, query_string={"after": "nothing"})
-    assert [field["name"] for field in answer.json["fields"]] == ["after"]
+    message = "'nothing' is not the async-id of a request of this key; list again without after="
+    assert answer.json["fields"] == [{"name": "after", "message": message}]

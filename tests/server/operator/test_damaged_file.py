@@ -76,8 +76,9 @@ def test_damaged_large_file_is_detected_while_the_server_runs(path, monkeypatch,
     overwrite(path, b"\x00" * 200, "callbacks")
     with closing(open_database(f"sqlite:///{path}")) as database:
         wait_until(lambda: f"the database {path} is damaged: " in caplog.text)
+        assert "stop the server; 'mirror-server check' lists the damage; restore a backup" in caplog.text
         before = path.read_bytes()
-        with pytest.raises(StorageFailed, match="the file is damaged; the operator has to stop the server and restore"):
+        with pytest.raises(StorageFailed, match=r"cannot use its database, because the file is damaged$"):
             database.write(lambda session: session.put_setting("name", "value"))
         with pytest.raises(StorageFailed, match="the file is damaged"):
             database.backend.backup(path.with_name("copy.db"))

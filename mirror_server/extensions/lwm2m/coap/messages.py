@@ -302,7 +302,7 @@ def request_of(message: Message) -> Request:
     segments = message.texts(Option.URI_PATH)
     # In the joined path, such a segment would look like two segments.
     if any("/" in segment for segment in segments):
-        raise ValueError("a path segment has a slash")
+        raise ValueError("a path segment contains a slash")
     return Request(
         METHODS[message.code],
         "/" + "/".join(segments),

@@ -29,4 +29,7 @@ class PostgresLocation(Location):
 
     def file(self) -> Path:
         """See :class:`Location`."""
-        raise DatabaseError("only SQLite files support this; use pg_dump and pg_restore for a PostgreSQL database")
+        raise DatabaseError(
+            "'mirror-server restore' supports only SQLite; for PostgreSQL use pg_restore, then 'mirror-server"
+            " mark-restored'"
+        )
