@@ -91,8 +91,8 @@ def revision_in(cell: Any, argument: str) -> int:
     if is_exact or (not isinstance(cell, bool) and isinstance(cell, Integral)):
         return int(cell)
     raise InvalidValue(
-        f"{argument}: {REVISION} of a row is {cell!r}, which is not a revision; if you read the table from a text"
-        f' file, convert the column with table["{REVISION}"] = pd.to_numeric(table["{REVISION}"]).astype("Int64")'
+        f"{argument}: the column {REVISION} contains {cell!r}, which is not a revision; if you read the table from a"
+        f' text file, convert the column with table["{REVISION}"] = pd.to_numeric(table["{REVISION}"]).astype("Int64")'
     )
 
 

@@ -144,7 +144,7 @@ class AsyncSender(SenderBase):
         before = self._http
         with self._making:
             if self._before is not None:
-                raise InvalidValue("the client already uses a cassette; end that with block first")
+                raise InvalidValue("the client already uses a cassette; leave the with block of that cassette first")
             self._before, self._pool = before, _Pool(self._headers, transport)
             self.clock: ClientClock = clock
 

@@ -60,7 +60,7 @@ class Cassette:
             InvalidValue: The cassette is not in use.
         """
         if self._active is None:
-            raise InvalidValue(f"{self.path} is not in use; read started_at within its with block")
+            raise InvalidValue(f"the cassette {self.path} is not in use; read started_at inside its with block")
         return self._active.started_at
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ def response_of(request: httpx.Request, played: Played) -> httpx.Response:
     """
     if played.status is None:
         _fail(played)
-        raise httpx.ReadError("the recording has no response", request=request)
+        raise httpx.ReadError("the recording contains no response to this request; record it again", request=request)
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in played.headers.items()]
     return httpx.Response(played.status, headers=headers, stream=_RecordedBody(played))
 

@@ -293,7 +293,7 @@ class Requests(ClientGroup):
         """
         if if_match is not None and is_table(device_id):
             raise InvalidValue(
-                "if_match= cannot be combined with a table; put the revisions into its column desired_revision"
+                "if_match= cannot be combined with a table; put the revisions into the table's column desired_revision"
             )
         revision = None if if_match is None else expected_revision(if_match)
         operation = partial(_operations.acknowledge_failed_write, by=by, revision=revision)

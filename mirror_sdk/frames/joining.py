@@ -26,7 +26,7 @@ def with_metadata_from(frame: pd.DataFrame, originals: Sequence[pd.DataFrame]) -
     metadata = _common_metadata([original.attrs.get("mirror") for original in originals], frame)
     if metadata is None:
         raise InvalidValue(
-            "none of these tables has metadata either; pass a table as returned by client.*_frame(),"
+            "the tables that you passed do not have metadata either; pass an unchanged table from client.*_frame(),"
             " client.fleet.snapshot() or mirror_sdk.frames.read_parquet(file)"
         )
     table = frame.copy()

@@ -51,6 +51,7 @@ class LabDevices(ChildProcess):
         while missing := set(self.names) - {device.endpoint_name for device in client.devices.list()}:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise DemoError(
-                    f"the devices did not register ({', '.join(sorted(missing))}); 'mirror-device' shows why"
+                    f"these devices did not register: {', '.join(sorted(missing))}; to see the reason, run"
+                    " 'mirror-device' with the same --server and --name"
                 )
             time.sleep(_POLL_SECONDS)

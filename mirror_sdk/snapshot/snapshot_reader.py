@@ -114,7 +114,8 @@ class _DeviceReader:
         last = pc.index(pc.less(ids[:-1], ids[1:]), value=False).as_py()
         if last >= 0:
             raise ContractError(
-                f"device {ids[last + 1].as_py()!r} comes after {ids[last].as_py()!r}: it was sent twice or out of order"
+                f"device {ids[last + 1].as_py()!r} follows device {ids[last].as_py()!r}, so the server sent a device"
+                " twice or out of order"
             )
         self.last_id = ids[-1].as_py()
 

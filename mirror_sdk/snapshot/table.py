@@ -65,8 +65,8 @@ def request_since(frame: pd.DataFrame, *, server: str) -> SnapshotRequest:
         )
     if {"device_id", "path"} <= set(frame.columns) and frame.duplicated(["device_id", "path"]).any():
         raise InvalidValue(
-            "the table has several rows for a resource of a device; refresh the table that client.fleet.snapshot()"
-            " returned"
+            "the table has several rows for a resource, so it cannot be refreshed; pass the table that"
+            " client.fleet.snapshot() returned"
         )
     try:
         return SnapshotRequest(

@@ -213,7 +213,7 @@ def encode(
     if isinstance(plain, int) and plain.bit_length() > _MAX_INTEGER_BITS:
         may_be_float = definition is None or definition.type is ResourceType.FLOAT
         cure = "pass a smaller number or a float" if may_be_float else "pass a smaller number"
-        raise InvalidValue(f"{path} takes integers of at most 64 bits, got one of {plain.bit_length()} bits; {cure}")
+        raise InvalidValue(f"{path} takes integers of at most 64 bits, but this one has {plain.bit_length()}; {cure}")
     opaque = definition is not None and definition.type is ResourceType.OPAQUE
     if content_type is None:
         content_type = OCTET_STREAM if isinstance(plain, bytes) and (opaque or definition is None) else TEXT_PLAIN

@@ -278,7 +278,7 @@ def query_text(name: str) -> str | None:
     """
     texts = request.args.getlist(name)
     if len(texts) > 1:
-        raise ApiError.of_field(name, f"present {len(texts)} times; send it once")
+        raise ApiError.of_field(name, f"this parameter was sent {len(texts)} times; send it only once")
     return texts[0] if texts else None
 
 
@@ -383,7 +383,8 @@ def _unique(members: list[tuple[str, Any]]) -> None:
         return
     for name, count in Counter(name for name, _ in members).items():
         if count > 1:
-            raise ApiError.of_field(name[:_LONGEST_NAME], f"present {count} times in one object; send it once")
+            message = f"this member is in the same object {count} times; send it only once"
+            raise ApiError.of_field(name[:_LONGEST_NAME], message)
 
 
 def _api_error_of(error: ValidationError) -> ApiError:

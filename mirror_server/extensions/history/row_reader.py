@@ -123,8 +123,8 @@ class HistoryTransaction:
             return []
         if archive is None:
             raise StorageFailed(
-                f"cannot read its history: {len(files)} files of the history are in an archive; the operator has to"
-                " start the server with --history-archive"
+                f"cannot read {len(files)} files of its history, because it was started without their archive; the"
+                " operator has to restart it with --history-archive"
             )
         runs = groupby(files, key=lambda file: run_prefix(file.file_name))
         return [[file_chunk(archive, self._database, file) for file in run] for _, run in runs]

@@ -106,7 +106,7 @@ class SimulatorControl:
             ApiError: The clock is not a manual clock, or it would pass its end (400).
         """
         if not isinstance(self.clock, ManualClock):
-            raise ApiError(400, "the clock runs by itself; start the server with --clock manual to advance it")
+            raise ApiError(400, "the clock advances by itself; to control it, start the server with --clock manual")
         milliseconds = round(seconds * 1000)
         # The new time is stored first, so that after a crash the clock is not earlier than the stored events.
         until_at = self.clock.now() + milliseconds

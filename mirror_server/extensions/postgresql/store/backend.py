@@ -318,7 +318,9 @@ class PostgresBackend:
         Raises:
             DatabaseError: Always.
         """
-        raise DatabaseError(f"cannot write {path}: use pg_dump for a PostgreSQL database, and pg_restore")
+        raise DatabaseError(
+            f"cannot back up a PostgreSQL database to {path}; use pg_dump to back it up, and pg_restore to restore it"
+        )
 
     def is_served(self) -> bool:
         """See :class:`~mirror_server.store.backend.Backend`."""
