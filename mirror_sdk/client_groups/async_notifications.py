@@ -108,7 +108,7 @@ class AsyncNotifications(AsyncClientGroup):
         """
         address = url or receiver.url
         if address is None:
-            raise ValueError("pass url=, the address under which the service calls your application")
+            raise ValueError("pass url=, the address at which the service calls your application")
         await import_in_thread("mirror_sdk.webhook.async_callback_reader")
         from mirror_sdk.webhook.async_callback_reader import AsyncCallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER

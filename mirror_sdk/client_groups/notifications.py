@@ -107,7 +107,7 @@ class Notifications(ClientGroup):
         """
         address = url or receiver.url
         if address is None:
-            raise ValueError("pass url=, the address under which the service calls your application")
+            raise ValueError("pass url=, the address at which the service calls your application")
         import_locked("mirror_sdk.webhook.callback_reader")
         from mirror_sdk.webhook.callback_reader import CallbackReader
         from mirror_sdk.webhook.inbox import TOKEN_HEADER

@@ -137,7 +137,8 @@ def _check_headers(headers: dict[str, str]) -> dict[str, str]:
         seen.add(name.lower())
         if not _HEADER_VALUE.fullmatch(value):
             raise ValueError(
-                f"the value of {name} is not a valid header value; use printable ASCII without spaces at its ends"
+                f"the value of {name} is not a valid header value; use printable ASCII without leading or trailing"
+                " spaces"
             )
     return headers
 

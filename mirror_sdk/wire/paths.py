@@ -73,7 +73,7 @@ def check_pattern(pattern: str) -> str:
         ValueError: The pattern contains a ``*`` that is not at its end.
     """
     if "*" in pattern[:-1]:
-        raise ValueError(f"{pattern!r}: '*' may stand only at the end")
+        raise ValueError(f"{pattern!r}: '*' is allowed only at the end")
     return pattern
 
 

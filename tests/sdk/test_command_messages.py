@@ -62,7 +62,7 @@ WRONG = {
     ("watch", "--device", ""): (2, "the value is empty"),
     ("rules", "--add", "--device", "", "--path", "/3303/*"): (2, "--device: the value is empty; '*' matches all"),
     ("rules", "--add", "--device", "x" * 65): (1, "Error: --device: takes at most 64 characters"),
-    ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' may stand only at the end"),
+    ("rules", "--add", "--type", "a*b"): (1, "Error: --type: 'a*b': '*' is allowed only at the end"),
     ("read", "sensor-1", "/3303/0/5700", "--expiry-seconds", "2592001"): (2, "is not in the range"),
     ("write", "sensor-1", "/3311/0/5851", "1", "--if-match", "9" * 30): (1, "--if-match 999"),
     ("history", "sensor-1", "--since", "999999999d"): (2, "before the year 1"),

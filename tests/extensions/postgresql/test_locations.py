@@ -27,7 +27,7 @@ def test_unavailable_server_is_error_without_password(url, message):
 
 def test_command_for_files_names_postgresql_programs(tmp_path):
     open_database(f"sqlite:///{tmp_path}/copy.db").close()
-    assert_fails_in_one_line(NOT_THERE, "restore", tmp_path / "copy.db", message="use pg_dump and pg_restore")
+    assert_fails_in_one_line(NOT_THERE, "restore", tmp_path / "copy.db", message="for PostgreSQL use pg_restore")
 
 
 def test_missing_driver_is_error_with_install_command(monkeypatch):

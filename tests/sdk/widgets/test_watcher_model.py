@@ -174,7 +174,7 @@ def test_invalid_choice_is_an_error():
         watcher(paths=TEMPERATURE)
     with pytest.raises(TypeError, match="devices takes a list"):
         watcher(devices="sensor-1")
-    with pytest.raises(ValueError, match=r"'\*' may stand only at the end"):
+    with pytest.raises(ValueError, match=r"'\*' is allowed only at the end"):
         watcher(paths=["/*/0"])
 
 

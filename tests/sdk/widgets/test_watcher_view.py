@@ -161,7 +161,7 @@ def test_thresholds_belong_to_the_lines_of_their_paths(widget):
     ]
     with pytest.raises(TypeError, match="thresholds takes numbers, got 'hot' for /3303"):
         widget(EventWatcher, thresholds={TEMPERATURE: "hot"})
-    with pytest.raises(ValueError, match="may stand only at the end"):
+    with pytest.raises(ValueError, match="is allowed only at the end"):
         widget(EventWatcher, thresholds={"/*/0": 1})
 
 
@@ -216,7 +216,7 @@ def test_the_user_chooses_devices_lines_and_pauses(widget):
     do(watcher, "choose", "d2", "/3303/*")
     assert [row["device"] for row in watcher._rows("events").rows] == ["d2"]
     do(watcher, "choose", "d2", "/*/1")
-    assert "This cannot be chosen: '/*/1': '*' may stand only at the end" in watcher._state["notices"]
+    assert "This cannot be chosen: '/*/1': '*' is allowed only at the end" in watcher._state["notices"]
     do(watcher, "clear")
     assert watcher._rows("events").rows == []
 

@@ -45,7 +45,7 @@ def test_exceeded_limit_is_named_and_changes_nothing(server, key, check_error):
     cases = [
         ([{}] * 1025, "body", "1024"),
         ([{}, {"endpoint-name": "x" * 65}], "1.endpoint-name", "64"),
-        ([{"resource-path": ["/*/0"]}], "0.resource-path.0", "'*' may stand only at the end"),
+        ([{"resource-path": ["/*/0"]}], "0.resource-path.0", "'*' is allowed only at the end"),
         ([5], "0", ""),
     ]
     for rules, field, message in cases:
