@@ -445,7 +445,7 @@ def report(file: str | os.PathLike[str], *widgets: MirrorWidget, title: str = "R
         with widget._live.lock:
             bodies.append(widget._static_body()())
     written = Path(file)
-    written.write_text(static.page(title, "".join(bodies)), encoding="utf-8")
+    written.write_text(_without_surrogates(static.page(title, "".join(bodies))), encoding="utf-8")
     return written
 
 

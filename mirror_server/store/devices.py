@@ -114,24 +114,29 @@ def page(
     The devices start after the id ``after``, if it is set.
     """
     select = f"SELECT {DEVICE_COLUMNS} FROM devices"
-    planned = [_planned(session, each) for each in conditions]
-    rows = page_of(session, select, "device_id", planned, after=after, descending=descending, limit=limit)
+    where = planned(session, conditions)
+    rows = page_of(session, select, "device_id", where, after=after, descending=descending, limit=limit)
     return [DeviceRow(*row) for row in rows]
 
 
-def _planned(session: Session, condition: Condition) -> Condition:
-    """Let the database use an index if it finds few devices, and only then.
+def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition]:
+    """Return equivalent conditions for reading devices by id, which use an index only if it finds few devices.
 
     SQLite has no statistics. For one page it might read many devices from the index, and sort them.
     """
+    return [_planned(session, condition) for condition in conditions]
+
+
+def _planned(session: Session, condition: Condition) -> Condition:
     column, comparison = condition.column, condition.comparison
     if column not in _INDEXED or comparison == "NOT IN":
         return condition
     (where,), parameters = where_of([condition])
-    found = session.rows(f"SELECT 1 FROM devices WHERE {where} LIMIT {_MANY}", **parameters)
+    some = f"SELECT 1 FROM devices WHERE {where} LIMIT {_MANY}"
+    found = int(session.scalar(f"SELECT count(*) FROM ({some}) AS found", **parameters))
     among = f"device_id IN (SELECT device_id FROM devices WHERE {column} {comparison} ({{}}))"
     # No index has this expression.
-    return replace(condition, column=f"coalesce({column}, {column})", among=among if len(found) < _MANY else None)
+    return replace(condition, column=f"coalesce({column}, {column})", among=among if found < _MANY else None)
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:

@@ -174,7 +174,7 @@ class WatcherModel(Model):
             "Reading the names of devices",
             self.client.devices.list,
             self._accept_names,
-            lambda _: self.load_earlier(),
+            lambda _: None if self._earlier.has_succeeded else self.load_earlier(),
         )
 
     def load_earlier(self) -> None:

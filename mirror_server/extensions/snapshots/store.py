@@ -48,7 +48,7 @@ class SnapshotPage:
 
 def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[SnapshotPage]:
     """Yield the pages of the devices that meet all conditions."""
-    where, parameters = where_of(conditions)
+    where, parameters = where_of(devices.planned(session, conditions))
     statement = (
         "SELECT max(device_id), count(*), max(revision) FROM (SELECT device_id, revision FROM devices"
         f"{clause([*where, 'device_id > :after'])} ORDER BY device_id LIMIT :size) AS page"

@@ -143,18 +143,21 @@ class SqliteBackend:
                 # The file is created before SQLite opens it, so that only its owner can read it and the files that
                 # SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
-            is_checked = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
+            # A command, for which the file must exist, would change it before a check in the background has ended.
+            is_checked = _bring_to_newest_schema(path, branches, keep_schema=keep_schema, checks_large=must_exist)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._file = identity_of(path)
+            self._checking = None if is_checked else self._connect()
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
-        if not is_checked:
-            self._checking = self._connect()
-            self._check = threading.Thread(target=self._check_file, name="check-file", daemon=True)
+        if self._checking is not None:
+            self._check = threading.Thread(
+                target=self._check_file, args=[self._checking], name="check-file", daemon=True
+            )
             self._check.start()
 
     process_id = "the only one"
@@ -232,8 +235,6 @@ class SqliteBackend:
 
     def backup(self, path: Path) -> None:
         """Copy the database, in its state at one time, into a new file."""
-        if self._check is not None:
-            self._check.join()
         with closing(self._connect()) as source:
             copy_of(source, path)
 
@@ -246,7 +247,7 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Close all connections."""
-        if self._check is not None:
+        if self._checking is not None and self._check is not None:
             while self._check.is_alive():
                 # Repeated, because it has no effect before the check has started.
                 self._checking.interrupt()
@@ -266,17 +267,17 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
-    def _check_file(self) -> None:
+    def _check_file(self, connection: sqlite3.Connection) -> None:
         """Check a large file for damage. A damaged one is used no further, because that would damage it more."""
         try:
-            complaints = complaints_of(self._checking, _CHECK)
+            complaints = complaints_of(connection, _CHECK)
         except sqlite3.Error as error:
             if code_of(error) != sqlite3.SQLITE_INTERRUPT:
                 _log.warning("cannot check the database %s for damage: %s", self._path, error)
             return
         if complaints:
-            _log.error("the database %s is damaged: %s; stop the server; %s", self._path, complaints[0], DAMAGED_CURE)
             self._is_damaged = True
+            _log.error("the database %s is damaged: %s; stop the server; %s", self._path, complaints[0], DAMAGED_CURE)
 
     def _reject_unusable_file(self) -> None:
         """Reject a damaged file, and one that has lost its name, because changes to it are lost when it is closed.
@@ -323,7 +324,7 @@ class SqliteBackend:
         return connection
 
 
-def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> bool:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool, checks_large: bool) -> bool:
     """Create the schema in a new file, or upgrade an older schema. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
@@ -332,7 +333,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
         Whether the file was checked for damage. A large file with the newest schema is not.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        is_large = path.stat().st_size > _CHECKED_AT_START_BYTES
+        is_large = not checks_large and path.stat().st_size > _CHECKED_AT_START_BYTES
         if not is_large:
             _reject_damage(connection, path)
         found = _versions(connection)

@@ -219,7 +219,7 @@ def test_rules_with_an_outdated_etag_are_412_and_not_applied(
 
 def test_invalid_apply_parameter_is_400_with_the_cure(server: Any, key: str, check_error: Any) -> None:
     for query, field, cure in (
-        ("apply=now&apply=now", "apply", "send it once"),
+        ("apply=now&apply=now", "apply", "send it only once"),
         ("apply=later", "apply", "use now"),
         ("aply=now", "aply", "supported: apply"),
         ("apply=now&x=1", "x", "supported: apply"),

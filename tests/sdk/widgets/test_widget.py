@@ -265,8 +265,8 @@ def test_a_report_is_a_page_of_its_own_and_is_written_again(client: MirrorClient
 
 def test_report_contains_several_widgets(client: MirrorClient, tmp_path: Path) -> None:
     fleet, watcher = FleetTable(client, live=False), EventWatcher(client, live=False)
-    content = report(tmp_path / "day.html", fleet, watcher, title="<Monday>").read_text(encoding="utf-8")
-    assert "<title>&lt;Monday&gt;</title>" in content
+    content = report(tmp_path / "day.html", fleet, watcher, title="<Monday>\ud800").read_text(encoding="utf-8")
+    assert "<title>&lt;Monday&gt;?</title>" in content
     assert content.index("FleetTable, as of ") < content.index("EventWatcher, as of ")
     with pytest.raises(TypeError, match=r"report\(\) takes widgets after the file, got 'day.html'"):
         report(tmp_path / "other.html", "day.html")
