@@ -48,9 +48,6 @@ _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.01
 
-_CHECKED_AT_START_BYTES = 64 * 2**20
-"""A larger file is checked for damage after it was opened. A check takes some seconds per GB."""
-
 # The cache holds all pages that a group of work changes until the commit. SQLite's default of 2 MB is only 500
 # pages. With it, SQLite would write changed pages to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
@@ -60,7 +57,6 @@ _WRITER_CACHE_KIB = 32 * 1024
 _CHECKPOINT_PAGES = 8000
 
 
-_CHECK = "quick_check(1)"
 _LOST = {
     "a row points to a device that does not exist": "SELECT \"table\" || ' ' || rowid FROM pragma_foreign_key_check",
 }
@@ -119,8 +115,8 @@ class SqliteBackend:
         keep_schema: Whether to keep the schema of an older version. Used to copy a database.
 
     Raises:
-        DatabaseError: The file cannot be opened or written, or a required file does not exist. Another process serves
-            the file with an older schema.
+        DatabaseError: The file cannot be opened or written, a required file does not exist, the file is damaged, or
+            another process serves the file with an older schema.
     """
 
     def __init__(
@@ -128,11 +124,9 @@ class SqliteBackend:
     ) -> None:
         self._path = path
         self._file: tuple[int, int] | None = None
-        self._is_damaged = False
         # Whether the log already says that the file was removed or replaced.
         self._is_misplaced = False
         self._misplaced_lock = threading.Lock()
-        self._check: threading.Thread | None = None
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
@@ -143,22 +137,15 @@ class SqliteBackend:
                 # The file is created before SQLite opens it, so that only its owner can read it and the files that
                 # SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
-            # A command, for which the file must exist, would change it before a check in the background has ended.
-            is_checked = _bring_to_newest_schema(path, branches, keep_schema=keep_schema, checks_large=must_exist)
+            _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._file = identity_of(path)
-            self._checking = None if is_checked else self._connect()
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
-        if self._checking is not None:
-            self._check = threading.Thread(
-                target=self._check_file, args=[self._checking], name="check-file", daemon=True
-            )
-            self._check.start()
 
     process_id = "the only one"
     is_shared = False
@@ -183,7 +170,7 @@ class SqliteBackend:
 
     def commit(self) -> None:
         """Commit the transaction to disk, unless the file was removed or replaced."""
-        self._reject_unusable_file()
+        self._reject_other_file()
         self._connection.execute("COMMIT")
 
     def undo(self) -> None:
@@ -247,12 +234,6 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Close all connections."""
-        if self._checking is not None and self._check is not None:
-            while self._check.is_alive():
-                # Repeated, because it has no effect before the check has started.
-                self._checking.interrupt()
-                self._check.join(_RETRY_SECONDS)
-            self._checking.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()
@@ -267,26 +248,12 @@ class SqliteBackend:
             connection.execute("PRAGMA query_only = ON")
             return _Reader(connection)
 
-    def _check_file(self, connection: sqlite3.Connection) -> None:
-        """Check a large file for damage. A damaged one is used no further, because that would damage it more."""
-        try:
-            complaints = complaints_of(connection, _CHECK)
-        except sqlite3.Error as error:
-            if code_of(error) != sqlite3.SQLITE_INTERRUPT:
-                _log.warning("cannot check the database %s for damage: %s", self._path, error)
-            return
-        if complaints:
-            self._is_damaged = True
-            _log.error("the database %s is damaged: %s; stop the server; %s", self._path, complaints[0], DAMAGED_CURE)
-
-    def _reject_unusable_file(self) -> None:
+    def _reject_other_file(self) -> None:
         """Reject a damaged file, and one that has lost its name, because changes to it are lost when it is closed.
 
         Raises:
-            StorageFailed: The file is damaged, was removed or replaced, or this cannot be checked.
+            StorageFailed: The file was removed or replaced, or this cannot be checked.
         """
-        if self._is_damaged:
-            raise StorageFailed("cannot use its database, because the file is damaged")
         if self._file is not None and self._file != (found := identity_of(self._path)):
             happened, cure = "removed", "restore a backup"
             if found is not None:
@@ -310,7 +277,7 @@ class SqliteBackend:
         self._is_misplaced = False
 
     def _connect(self) -> sqlite3.Connection:
-        self._reject_unusable_file()
+        self._reject_other_file()
         # The isolation level is None, because sqlite3 would otherwise begin transactions automatically. Any thread
         # may use an idle connection.
         connection = sqlite3.connect(
@@ -324,23 +291,18 @@ class SqliteBackend:
         return connection
 
 
-def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool, checks_large: bool) -> bool:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
     """Create the schema in a new file, or upgrade an older schema. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
-
-    Returns:
-        Whether the file was checked for damage. A large file with the newest schema is not.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        is_large = not checks_large and path.stat().st_size > _CHECKED_AT_START_BYTES
-        if not is_large:
-            _reject_damage(connection, path)
+        # Using a damaged file would damage it further, and make the next backup unusable.
+        if complaints := complaints_of(connection, "quick_check(1)"):
+            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (keep_schema and found):
-            return not is_large
-        if is_large:
-            _reject_damage(connection, path)
+            return
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have upgraded the schema before this transaction began.
@@ -360,13 +322,6 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             )
         schema.upgrade(partial(_run_script, connection), outdated, found)
         connection.execute("COMMIT")
-    return True
-
-
-def _reject_damage(connection: sqlite3.Connection, path: Path) -> None:
-    """Reject a damaged file. Using it would damage it more, and make the next backup unusable."""
-    if complaints := complaints_of(connection, _CHECK):
-        raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
 
 
 def _reason_to_stop(older: Sequence[str], core: str) -> str:

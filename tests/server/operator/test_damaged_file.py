@@ -3,19 +3,16 @@
 import os
 import re
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 
 import databases
 import pytest
 from operator_commands import assert_fails, assert_fails_in_one_line
-from waits import wait_until
 
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
-from mirror_server.store.backend import DatabaseError, StorageFailed
-from mirror_server.store.sqlite import backend
+from mirror_server.store.backend import DatabaseError
 
 pytestmark = pytest.mark.sqlite
 
@@ -71,40 +68,7 @@ def test_damaged_file_is_rejected_and_check_names_the_table(path, tmp_path, dama
     assert not (tmp_path / "new.db").exists()
 
 
-def test_damaged_large_file_is_detected_while_the_server_runs(path, monkeypatch, caplog):
-    monkeypatch.setattr(backend, "_CHECKED_AT_START_BYTES", 0)
-    overwrite(path, b"\x00" * 200, "callbacks")
-    with closing(open_database(f"sqlite:///{path}")) as database:
-        wait_until(lambda: f"the database {path} is damaged: " in caplog.text)
-        assert "stop the server; 'mirror-server check' lists the damage; restore a backup" in caplog.text
-        before = path.read_bytes()
-        with pytest.raises(StorageFailed, match=r"cannot use its database, because the file is damaged$"):
-            database.write(lambda session: session.put_setting("name", "value"))
-    # A command checks the file first, because it would end before a check in the background.
-    with pytest.raises(DatabaseError, match="'mirror-server check' lists the damage; restore a backup"):
-        open_database(f"sqlite:///{path}", must_exist=True)
-    assert path.read_bytes() == before
-
-
-def test_large_file_can_be_closed_during_its_check(path, monkeypatch):
-    monkeypatch.setattr(backend, "_CHECKED_AT_START_BYTES", 0)
-    has_started = threading.Event()
-
-    def check(connection, _):
-        has_started.set()
-        return connection.execute(
-            "WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT 1 FROM n) SELECT count(*) FROM n"
-        ).fetchall()
-
-    monkeypatch.setattr(backend, "complaints_of", check)
-    with closing(open_database(f"sqlite:///{path}")) as database:
-        assert has_started.wait(60)
-        database.write(lambda session: session.put_setting("name", "value"))
-
-
-@pytest.mark.parametrize("checked_bytes", [0, 2**20])
-def test_damaged_old_file_is_not_upgraded(path, next_version, monkeypatch, checked_bytes):
-    monkeypatch.setattr(backend, "_CHECKED_AT_START_BYTES", checked_bytes)
+def test_damaged_old_file_is_not_upgraded(path, next_version):
     overwrite(path, b"\x00" * 200, "settings")
     with pytest.raises(DatabaseError, match="restore a backup"):
         open_database(f"sqlite:///{path}")
