@@ -256,6 +256,7 @@ class Services:
         self.devices.forget_interruption()
         # First, because later writes change the newest stored time, which shows when a server last ran.
         self.database.submit_durable(self.devices.resume)
+        self.database.submit_durable(maintenance.forget_newest_contact)
         # Wall time, because a manual clock starts at the same instant in each new database.
         self.database.submit_durable(partial(maintenance.initialize_revisions, at=wall_time()))
         self.extensions.hook.lead()
@@ -317,6 +318,7 @@ class Services:
         for hook in ("disconnect_devices", "resign", "stop"):
             getattr(self.extensions.hook, hook)()
         self.log.store_read()
+        self.database.submit_durable(maintenance.store_newest_contact)
         self.coordinator.close()
         self.database.close()
         # Last, because releasing the lock on the file ends SQLite's own locks too.

@@ -10,7 +10,7 @@ from mirror_server.clock import wall_time
 from mirror_server.core.timestamps import Instant
 from mirror_server.store import logs, subscriptions
 from mirror_server.store.backend import MOST_EXAMPLES, Storage, Violation
-from mirror_server.store.session import CLOCK, MANUAL_CLOCK, Session
+from mirror_server.store.session import CLOCK, MANUAL_CLOCK, NEWEST_CONTACT, Session
 
 _REVISION_EPOCH: Instant = 1_767_225_600_000
 """2026-01-01, in milliseconds since 1970.
@@ -168,14 +168,31 @@ def found_in(session: Session, statements: Mapping[str, str]) -> Iterator[Violat
             yield Violation(kind, rows[0][1], [where for where, _ in rows])
 
 
+_NEWEST_CONTACT = "SELECT max(last_contact_at) FROM devices"
+"""This reads all devices. An index would have to change at each contact with a device."""
+
+
+def store_newest_contact(session: Session) -> None:
+    """Store the newest contact when a server stops, so that the next start need not read all devices."""
+    newest: Instant | None = session.scalar(_NEWEST_CONTACT)
+    if newest is not None:
+        session.put_setting(NEWEST_CONTACT, str(newest))
+
+
+def forget_newest_contact(session: Session) -> None:
+    """Delete the newest contact, which changes while a server is running."""
+    session.run("DELETE FROM settings WHERE name = :name", name=NEWEST_CONTACT)
+
+
 def newest_instant(session: Session, storages: Iterable[Storage]) -> Instant | None:
     """Return the time of the newest stored event, or ``None`` if there is no event."""
     instant: Instant | None = session.scalar(
-        "SELECT max(at) FROM (SELECT max(last_contact_at) AS at FROM devices"
-        " UNION ALL SELECT max(requested_at) FROM commands WHERE finished_at IS NULL"
+        "SELECT max(at) FROM (SELECT max(requested_at) AS at FROM commands WHERE finished_at IS NULL"
         " UNION ALL SELECT max(logged_at) FROM logs JOIN notifications"
         " ON notifications.app_id = logs.app_id AND seq = last_seq) AS found"
     )
+    stored = session.setting(NEWEST_CONTACT)
+    contact = session.scalar(_NEWEST_CONTACT) if stored is None else int(stored)
     extensions = [storage.newest_instant for storage in storages if storage.newest_instant is not None]
-    instants = [instant, *(newest(session) for newest in extensions)]
+    instants = [instant, contact, *(newest(session) for newest in extensions)]
     return max((each for each in instants if each is not None), default=None)

@@ -49,6 +49,9 @@ EXTENSIONS = "extensions"
 CLOCK = "clock"
 """The setting with the type of the last leader's clock: ``system`` or ``manual``."""
 
+NEWEST_CONTACT = "newest_contact"
+"""The setting with the time of the last contact with any device. It is stored only while no server is running."""
+
 MANUAL_CLOCK = "manual_clock_now"
 """The setting with the time of a manual clock, in milliseconds since 1970."""
 

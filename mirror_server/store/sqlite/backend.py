@@ -27,6 +27,7 @@ from mirror_server.store.schema import Branch
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.files import (
     BUSY_SECONDS,
+    DAMAGED,
     DAMAGED_CURE,
     IN_USE,
     STORAGE_CODES,
@@ -38,7 +39,9 @@ from mirror_server.store.sqlite.files import (
     identity_of,
     is_served_by_name,
     is_served_elsewhere,
+    note_checked,
     reject_other_name,
+    take_note,
     unopened,
 )
 
@@ -127,6 +130,7 @@ class SqliteBackend:
         # Whether the log already says that the file was removed or replaced.
         self._is_misplaced = False
         self._misplaced_lock = threading.Lock()
+        self._is_damaged = False
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
@@ -180,6 +184,7 @@ class SqliteBackend:
 
     def is_storage_error(self, error: BaseException) -> bool:
         """Return whether the disk or the file caused an error, and not the SQL statement."""
+        self._is_damaged |= code_of(error) in DAMAGED
         return code_of(error) in STORAGE_CODES or isinstance(error, StorageFailed)
 
     @contextmanager
@@ -187,11 +192,12 @@ class SqliteBackend:
         """Return a session that sees one state of the database while it is open."""
         session = self._take_reader()
         try:
-            session.run("BEGIN")
-            try:
-                yield session
-            finally:
-                session.run("ROLLBACK")
+            with self._damage_reported():
+                session.run("BEGIN")
+                try:
+                    yield session
+                finally:
+                    session.run("ROLLBACK")
         finally:
             self._idle_readers.append(session)
 
@@ -204,7 +210,8 @@ class SqliteBackend:
         """Run one read-only statement outside a transaction."""
         session = self._take_reader()
         try:
-            return statement(session)
+            with self._damage_reported():
+                return statement(session)
         finally:
             self._idle_readers.append(session)
 
@@ -237,6 +244,23 @@ class SqliteBackend:
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()
+        with suppress(StorageFailed):
+            if not self._is_damaged and identity_of(self._path) == self._file:
+                note_checked(self._path)
+
+    @contextmanager
+    def _damage_reported(self) -> Iterator[None]:
+        """Report damage that a read finds, once, with the fix."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if code_of(error) not in DAMAGED:
+                raise
+            if not self._is_damaged:
+                _log.error("cannot read the database %s: %s; %s", self._path, error, DAMAGED_CURE)
+            self._is_damaged = True
+            # Applications receive this message, and must not learn the path.
+            raise StorageFailed(f"cannot read its database: {error}") from error
 
     def _take_reader(self) -> _Reader:
         """Return an idle read-only session, or a new one. There is one session for each concurrent reader."""
@@ -298,7 +322,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
         # Using a damaged file would damage it further, and make the next backup unusable.
-        if complaints := complaints_of(connection, "quick_check(1)"):
+        if not take_note(path) and (complaints := complaints_of(connection, "quick_check(1)")):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (keep_schema and found):

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -40,9 +40,12 @@ STORAGE_CODES = frozenset(
     }
 )
 
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 IN_USE = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM})
+
+LARGE_BYTES = 64 * 2**20
+"""The size from which a file is not checked again if it is as its last process left it. The check takes 5 s per GB."""
 
 DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or use another file"
 
@@ -178,6 +181,50 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def note_checked(path: Path) -> None:
+    """Note the state of a large file that this process has checked and closed, so that it is not checked again.
+
+    The caller has closed its connections. A file that another process still uses is not noted.
+    """
+    path = path.resolve()
+    # Without the note, the file is checked again.
+    with suppress(OSError):
+        if path.stat().st_size >= LARGE_BYTES and not _has_log(path):
+            note = _note_of(path)
+            note.touch(mode=_OWNER_ALONE)
+            note.write_text(_state_of(path), encoding="ascii")
+
+
+def take_note(path: Path) -> bool:
+    """Remove the note of :func:`note_checked`. Return whether the file has not changed since then.
+
+    A process that is killed therefore leaves no note.
+    """
+    path = path.resolve()
+    note = _note_of(path)
+    try:
+        noted = note.read_text(encoding="ascii")
+        note.unlink()
+        return noted == _state_of(path) and not _has_log(path)
+    except (OSError, ValueError):
+        return False
+
+
+def _note_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.checked")
+
+
+def _state_of(path: Path) -> str:
+    found = path.stat()
+    # A copy has another inode, and a changed file another time of change, which programs cannot set.
+    return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _has_log(path: Path) -> bool:
+    """Return whether changes may be in the write-ahead log, which the last connection deletes when it closes."""
+    return path.with_name(f"{path.name}-wal").exists()
+
+
 def damaged_tables(path: Path) -> list[Violation]:
     """Return the tables that SQLite reports as damaged. The file is not changed.
 
@@ -199,7 +246,7 @@ def damaged_tables(path: Path) -> list[Violation]:
                 # The check of the complete file does not name the tables.
                 found = of_tables
     except sqlite3.Error as error:
-        if code_of(error) not in _DAMAGED:
+        if code_of(error) not in DAMAGED:
             raise unopened(path, error) from error
         found = {kind: [str(error)]}
     return [Violation(each, len(lines), lines[:MOST_EXAMPLES]) for each, lines in found.items() if lines]
@@ -210,7 +257,7 @@ def complaints_of(connection: sqlite3.Connection, check: str) -> list[str]:
     try:
         said = connection.execute(f"PRAGMA {check}").fetchall()
     except sqlite3.DatabaseError as error:
-        if code_of(error) not in _DAMAGED:
+        if code_of(error) not in DAMAGED:
             raise
         return [str(error)]
     lines = [line for (text,) in said for line in text.splitlines()]
@@ -231,7 +278,7 @@ def unopened(path: Path, error: sqlite3.Error | OSError) -> DatabaseError:
 
 def _cure(error: sqlite3.Error | OSError) -> str:
     """Return a suggested fix for a file that cannot be opened."""
-    if code_of(error) in _DAMAGED:
+    if code_of(error) in DAMAGED:
         return DAMAGED_CURE
     if code_of(error) in IN_USE:
         return "another program has locked it; stop that program, or try again when it has finished"

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,9 @@ from operator_commands import assert_fails, assert_fails_in_one_line
 
 from mirror_server.hooks import open_database, read_settings
 from mirror_server.server import Services
-from mirror_server.store.backend import DatabaseError
+from mirror_server.store import maintenance
+from mirror_server.store.backend import DatabaseError, StorageFailed
+from mirror_server.store.sqlite import files
 
 pytestmark = pytest.mark.sqlite
 
@@ -81,3 +84,61 @@ def test_empty_file_is_not_a_database(tmp_path, monkeypatch, command):
     (tmp_path / "empty.db").touch()
     assert_fails("sqlite:///empty.db", *command, message="is empty; use another file")
     assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+@pytest.fixture
+def noted(path, monkeypatch) -> Path:
+    """A file that its last process has checked and closed, as if it were large."""
+    monkeypatch.setattr(files, "LARGE_BYTES", 0)
+    Services(read_settings(database_url=f"sqlite:///{path}")).close()
+    return path.with_name("mirror.db.checked")
+
+
+def test_unchanged_file_is_not_checked_again(path, noted, caplog):
+    assert noted.stat().st_mode & 0o777 == 0o600
+    overwrite(path, b"\xff" * 200, "devices")
+    noted.unlink()
+    files.note_checked(path)
+    with closing(open_database(f"sqlite:///{path}")) as database, pytest.raises(StorageFailed, match="malformed"):
+        database.query(lambda session: session.rows("SELECT * FROM devices"))
+    assert "'mirror-server check' lists the damage" in caplog.text
+    assert not noted.exists()
+    with pytest.raises(DatabaseError, match="restore a backup"):
+        open_database(f"sqlite:///{path}")
+
+
+CHANGES = {
+    "written": lambda path: overwrite(path, b"\xff", 4096),
+    "copied": lambda path: shutil.copy2(path, path.with_name("copy")) and path.with_name("copy").replace(path),
+    "in the log": lambda path: path.with_name("mirror.db-wal").write_bytes(b"1"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_changed_file_is_checked(path, noted, change):
+    change(path)
+    assert not files.take_note(path)
+    assert not noted.exists()
+
+
+def test_killed_process_leaves_no_note(path, noted):
+    with closing(open_database(f"sqlite:///{path}")):
+        assert not noted.exists()
+    assert files.take_note(path)
+    assert not files.take_note(path)
+
+
+def test_start_reads_the_newest_contact_that_the_stop_stored(path):
+    settings = read_settings(database_url=f"sqlite:///{path}")
+    Services(settings).close()
+    with closing(sqlite3.connect(path)) as connection, connection:
+        # No device had this contact, so only the stored one can be the source.
+        assert connection.execute("SELECT value FROM settings WHERE name = 'newest_contact'").fetchall() == [("5",)]
+        connection.execute("UPDATE settings SET value = '7' WHERE name = 'newest_contact'")
+    with closing(open_database(settings.database_url)) as database, database.read() as session:
+        assert maintenance.newest_instant(session, ()) == 7
+    services = Services(settings)
+    services.start()
+    with closing(sqlite3.connect(path)) as connection:
+        assert not connection.execute("SELECT value FROM settings WHERE name = 'newest_contact'").fetchall()
+    services.close()
