@@ -17,9 +17,9 @@ class Condition:
         column: The column, or an SQL expression.
         comparison: The SQL operator.
         values: The values to compare with.
-        of: The value of the parameter ``:of`` in the expression.
-        among: An additional SQL condition that an index supports. Use it if the column has no index. It must hold for
-            all rows that meet the condition. ``{}`` stands for the values.
+        of: The value of the parameter ``:of`` in the column and in ``among``.
+        among: A query for the ids of the devices that may meet the condition, which an index supports. ``{}`` stands
+            for the values.
         is_unique: Whether the column has a unique index.
     """
 
@@ -41,17 +41,23 @@ def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]
     clauses = []
     parameters: dict[str, Any] = {}
     for index, condition in enumerate(conditions):
-        names = [f"c{index}_{position}" for position in range(len(condition.values))]
-        parameters |= dict(zip(names, condition.values, strict=True))
-        placeholders = ", ".join(f":{name}" for name in names)
-        column = condition.column
-        if condition.of is not None:
-            column = column.replace(":of", f":of{index}")
-            parameters[f"of{index}"] = condition.of
-        clauses.append(f"{column} {condition.comparison} ({placeholders})")
+        clauses.append(with_names(f"{condition.column} {condition.comparison} ({{}})", condition, index))
         if condition.among is not None:
-            clauses.append(condition.among.replace("{}", placeholders))
+            clauses.append(f"device_id IN ({with_names(condition.among, condition, index)})")
+        parameters |= parameters_of(condition, index)
     return clauses, parameters
+
+
+def with_names(text: str, condition: Condition, index: int = 0) -> str:
+    """Return an SQL text of a condition with the names of its parameters."""
+    names = ", ".join(f":{name}" for name in parameters_of(condition, index) if name.startswith("c"))
+    return text.replace(":of", f":of{index}").replace("{}", names)
+
+
+def parameters_of(condition: Condition, index: int = 0) -> dict[str, Any]:
+    """Return the parameters of a condition. Their names contain its index among the conditions of a statement."""
+    parameters: dict[str, Any] = {f"c{index}_{place}": value for place, value in enumerate(condition.values)}
+    return parameters if condition.of is None else {**parameters, f"of{index}": condition.of}
 
 
 def clause(where: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mirror_server.core.timestamps import Instant, after_seconds
-from mirror_server.store.conditions import Condition, count_of, page_of, where_of
+from mirror_server.store.conditions import Condition, count_of, page_of, parameters_of, with_names
 from mirror_server.store.resources import NO_LIMIT, ResourceRow
 from mirror_server.store.session import Session
 
@@ -129,14 +129,15 @@ def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition
 
 def _planned(session: Session, condition: Condition) -> Condition:
     column, comparison = condition.column, condition.comparison
-    if column not in _INDEXED or comparison == "NOT IN":
+    if column in _INDEXED and comparison != "NOT IN":
+        among = f"SELECT device_id FROM devices WHERE {column} {comparison} ({{}})"
+        # No index has this expression.
+        condition = replace(condition, column=f"coalesce({column}, {column})", among=among)
+    if condition.among is None:
         return condition
-    (where,), parameters = where_of([condition])
-    some = f"SELECT 1 FROM devices WHERE {where} LIMIT {_MANY}"
-    found = int(session.scalar(f"SELECT count(*) FROM ({some}) AS found", **parameters))
-    among = f"device_id IN (SELECT device_id FROM devices WHERE {column} {comparison} ({{}}))"
-    # No index has this expression.
-    return replace(condition, column=f"coalesce({column}, {column})", among=among if found < _MANY else None)
+    some = f"{with_names(condition.among, condition)} LIMIT {_MANY}"
+    found = int(session.scalar(f"SELECT count(*) FROM ({some}) AS found", **parameters_of(condition)))
+    return replace(condition, among=condition.among if found < _MANY else None)
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:

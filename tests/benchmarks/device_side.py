@@ -68,14 +68,13 @@ class DeviceSide:
         taken, took = _keep_busy(group, in_flight, lambda began, _: time.perf_counter() - began < seconds)
         return {
             "rate": len(taken) * batch / took,
-            "p50_ms": 1000 * percentile(taken, 0.5),
-            "p99_ms": 1000 * percentile(taken, 0.99),
+            **_times(taken),
             "worst_ms": 1000 * max(taken),
             "wal_bytes": largest_wal,
         }
 
     def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
-        """Register new devices, and return the seconds per device."""
+        """Register new devices, and return the seconds per device and the times of one."""
         introduced = tuple(AnnouncedResource(f"/3303/{each}/5700") for each in range(resources))
         names = count()
 
@@ -86,8 +85,14 @@ class DeviceSide:
             )
             return self._services.devices.registered(registration)
 
-        _, took = _keep_busy(one, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
-        return {"seconds": took / number}
+        return _registrations(one, number)
+
+    def update(self, device_ids: list[str], paths: list[str]) -> dict[str, Any]:
+        """Update the registration of each device, with all its resources, as in :meth:`register`."""
+        announced = tuple(map(AnnouncedResource, paths))
+        ids = iter(device_ids)
+        update = self._services.devices.registration_updated
+        return _registrations(lambda: update(next(ids), announced), len(device_ids))
 
     def apply_rules(self, app_id: str, rules: int) -> dict[str, float]:
         """Apply rules that match nothing, and return the duration and the longest concurrent write."""
@@ -107,6 +112,15 @@ class DeviceSide:
     def _observation(self, device_id: str, path: str) -> Observation:
         content = Content(f"{next(self._values) % 1000 / 10}".encode())
         return Observation(device_id, path, content, self._services.clock.now())
+
+
+def _registrations(begin: Callable[[], Any], number: int) -> dict[str, float]:
+    taken, took = _keep_busy(begin, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
+    return {"seconds": took / number, **_times(taken)}
+
+
+def _times(taken: list[float]) -> dict[str, float]:
+    return {"p50_ms": 1000 * percentile(taken, 0.5), "p99_ms": 1000 * percentile(taken, 0.99)}
 
 
 def _keep_busy(

@@ -37,29 +37,37 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import count
+from typing import Any
 
-from children import Program, Server
+from children import Program, Server, program
 from device_object import object_requests
 from filling import Filled, fill
-from measuring import Figure, alternate, at_most, median, ratio
+from machine import resident_bytes
+from measuring import Figure, Samples, alternate, at_most, median, ratio
+from polls import event_to_poll
 from run_settings import Run, get, post
-from serving import add_devices, client_of, mirror_on, observation_rate, with_device_side
+from serving import add_devices, client_of, mirror_on, observation_rate, saturate, with_device_side
 
 NAME = "growth"
 _SWITCH = "/3311/0/5850"
 _WRITTEN_DEVICES = 100
 _REQUESTS = 10_000
 _PAGE = 100
+_MOST_MIB = 600
 _SHORT_LOG = 1000
 _FEW_RULES_SHARE = 10
 _LINKS = 900
 _PAGES = {
+    "page at the beginning": "",
     "page in the middle": "after={}",
     "page of a state": "state=registered&after={}",
     "page of a type that no device has": "endpoint_type=none",
+    "page of an attribute that no device has": "custom_attributes__site=none",
+    "page of a time before the fleet": "created_at__lte=2000-01-01T00:00:00Z",
     "page of a time without updates": "updated_at__gte=2100-01-01T00:00:00Z",
 }
 """Queries of the directory. A device id replaces the braces."""
@@ -77,28 +85,87 @@ def devices_grow(run: Run) -> Iterator[Figure]:
     fleets = {
         size: fill(run.folder / f"{size}.db", device_count=size, resource_count=run.scale.resources) for size in sizes
     }
-    starts = {f"{size:,}": partial(start_seconds, run, filled) for size, filled in fleets.items()}
+    for filled in fleets.values():
+        # After this first start, the file is known to be intact.
+        start_seconds(run, filled)
+    starts = {f"start, {size:,} devices": partial(start_seconds, run, filled) for size, filled in fleets.items()}
     samples = alternate(starts, run.scale.rounds)
-    small, *others = starts
-    for large in others:
-        yield ratio(NAME, f"start at {large} / {small} devices", samples, large, small, "s", at_most(1.3))
+    yield from growth_of("start", sizes, samples, "s")
+    sides: dict[str, Callable[[], float]] = {}
+    slowest: Samples = {}
     with ExitStack() as stack:
-        sides: dict[str, Callable[[], float]] = {}
+        holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
         for size, filled in fleets.items():
             server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
             filled.path.unlink()
-            sides[f"E1 {size:,}"] = partial(run.rate, server, object_requests(filled)[:_REQUESTS])
-            sides[f"write {size:,}"] = partial(run.rate, server, write_requests(server, filled.key))
-            sides[f"event {size:,}"] = partial(event_rate, run, devices, filled)
-            for what, query in _PAGES.items():
-                request = get(f"/v3/devices?limit={_PAGE}&{query.format(filled.device_ids[size // 2])}", filled.key)
-                sides[f"{what} {size:,}"] = partial(run.rate, server, [request])
+            idle = resident_bytes(server.pid)
+            for what, measure in steps(run, server, devices, holder, filled).items():
+                name = f"{what}, {size:,} devices"
+                sides[name] = partial(_median_of, measure, slowest.setdefault(name, []))
         samples = alternate(sides, run.scale.rounds)
-    for what in ("E1", "write", "event", *_PAGES):
-        for size in sizes[1:]:
-            small, large = f"{what} {sizes[0]:,}", f"{what} {size:,}"
-            goal = at_most(1.2 if what == "event" else 1.3)
-            yield ratio(NAME, f"{what} at {sizes[0]:,} / {size:,} devices", samples, small, large, "/s", goal)
+        loaded = resident_bytes(server.pid)
+    # Without the first round, which warmed up.
+    slowest = {name: each[1:] for name, each in slowest.items()}
+    for what in dict.fromkeys(name.rpartition(", ")[0] for name in sides):
+        yield from growth_of(what, sizes, samples, "ms", "p50")
+        yield from growth_of(what, sizes, slowest, "ms", "p99")
+    for when, size_bytes in (("idle", idle), ("after all measurements", loaded)):
+        what = f"memory with {sizes[-1]:,} devices, {when}"
+        yield Figure(NAME, what, size_bytes / 2**20, "MiB", at_most(_MOST_MIB))
+
+
+def growth_of(what: str, sizes: Sequence[int], samples: Samples, unit: str, share: str = "") -> Iterator[Figure]:
+    """Yield the times with more devices, divided by those with the fewest."""
+    small, *others = sizes
+    for large in others:
+        sides = f"{what}, {large:,} devices", f"{what}, {small:,} devices"
+        label = f"{what}{share and f', {share}'}, {large:,} / {small:,} devices"
+        yield ratio(NAME, label, samples, *sides, unit, at_most(1.3))
+
+
+def steps(
+    run: Run, server: Server, devices: Program, holder: Program, filled: Filled
+) -> dict[str, Callable[[], Mapping[str, float]]]:
+    """Return what is measured of a fleet. Each measurement returns ``p50_ms`` and ``p99_ms``."""
+    middle = filled.device_ids[len(filled.device_ids) // 2]
+    requests = {
+        "E1": object_requests(filled)[:_REQUESTS],
+        "write": write_requests(server, filled.key),
+        **{
+            what: [get(f"/v3/devices?limit={_PAGE}&{query.format(middle)}", filled.key)]
+            for what, query in _PAGES.items()
+        },
+    }
+    measures: dict[str, Callable[[], Mapping[str, float]]] = {
+        what: partial(run.load, server, each) for what, each in requests.items()
+    }
+    some = spread(filled)
+    measures["event"] = partial(saturate, run, filled, devices, device_ids=some)
+    measures["event -> held poll"] = partial(event_to_poll, run, server, devices, holder, filled)
+    prefixes = map(str, count())
+    new = {"number": len(some), "resources": run.scale.resources}
+    calls: dict[str, Callable[[], Any]] = {
+        "registration": lambda: devices.call(do="register", prefix=next(prefixes), **new),
+        "update of a registration": partial(devices.call, do="update", device_ids=some, paths=filled.paths),
+    }
+    for rules in (0, run.scale.rules):
+        for what, call in calls.items():
+            measures[f"{what}, {rules:,} rules"] = partial(_with_rules, server, filled.key, rules, call)
+    return measures
+
+
+def _median_of(measure: Callable[[], Mapping[str, float]], slowest: list[float]) -> float:
+    measured = measure()
+    slowest.append(measured["p99_ms"])
+    return measured["p50_ms"]
+
+
+def _with_rules(server: Server, key: str, rules: int, measure: Callable[[], Any]) -> Any:
+    put_rules(server, key, rules)
+    try:
+        return measure()
+    finally:
+        put_rules(server, key, 0)
 
 
 def start_seconds(run: Run, filled: Filled) -> float:
@@ -196,7 +263,14 @@ def write_requests(server: Server, key: str, device_count: int = _WRITTEN_DEVICE
 
 def event_rate(run: Run, devices: Program, filled: Filled) -> float:
     """Return the observations per second that are on disk."""
+    return observation_rate(run, filled, devices, device_ids=spread(filled))
+
+
+def spread(filled: Filled) -> list[str]:
+    """Return a thousand devices that are distributed over the fleet, in a random order.
+
+    In the order of their ids, neighbors would share a page, which does not happen in a large fleet.
+    """
     some = list(filled.device_ids[:: max(1, len(filled.device_ids) // 1000)])
-    # In the order of their ids, neighbors would share a page, which does not happen in a large fleet.
     random.Random(0).shuffle(some)
-    return observation_rate(run, filled, devices, device_ids=some)
+    return some

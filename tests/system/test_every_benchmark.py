@@ -25,7 +25,7 @@ FIGURES = {
     "read_value": 2,
     "polls": 6,
     "fleet": 9,
-    "growth": 16,
+    "growth": 41,
     "history": 10,
     "processes": 9,
     "import_time": 5,

@@ -256,7 +256,9 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
         return Condition(nothing, comparison, tuple(texts))
     prefix, _, attribute = field_name.partition("__")
     if attribute and prefix == fields.attributes:
-        return Condition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute)
+        # A device without the attribute has an empty value.
+        among = descriptions.AMONG_ATTRIBUTES if comparison == "IN" and all(texts) else None
+        return Condition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute, among=among)
     supported = [*fields.columns, *([f"{fields.attributes}__NAME"] if fields.attributes else [])]
     message = (
         f"unknown filter; supported: {', '.join(supported)}, each alone or with"

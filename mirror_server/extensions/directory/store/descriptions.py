@@ -13,10 +13,10 @@ NAME = (
 )
 """The SQL expression for the name of a device. The default is its endpoint name."""
 AMONG_NAMES = (
-    "(devices.endpoint_name IN ({}) OR devices.device_id IN"
-    " (SELECT d.device_id FROM device_descriptions d WHERE d.name IN ({})))"
+    "SELECT n.device_id FROM devices n WHERE n.endpoint_name IN ({})"
+    " UNION ALL SELECT d.device_id FROM device_descriptions d WHERE d.name IN ({})"
 )
-"""The SQL condition for devices that may have one of these names."""
+"""The SQL query for the devices that may have one of these names."""
 DESCRIPTION = "coalesce((SELECT d.description FROM device_descriptions d WHERE d.device_id = devices.device_id), '')"
 """The SQL expression for the description of a device, or an empty string."""
 CHANGED_AT = (
@@ -28,6 +28,8 @@ ATTRIBUTE = (
     "coalesce((SELECT a.value FROM device_attributes a WHERE a.device_id = devices.device_id AND a.name = :of), '')"
 )
 """The SQL expression for the value of a device's attribute ``:of``, or an empty string without the attribute."""
+AMONG_ATTRIBUTES = "SELECT a.device_id FROM device_attributes a WHERE a.name = :of AND a.value IN ({})"
+"""The SQL query for the devices whose attribute ``:of`` has one of these values, none of which is empty."""
 NOTHING = "''"
 """The SQL expression for a field that is always empty, in a comparison for equality."""
 NEVER = "NULL"
