@@ -56,7 +56,7 @@ def with_names(text: str, condition: Condition, index: int = 0) -> str:
 
 def parameters_of(condition: Condition, index: int = 0) -> dict[str, Any]:
     """Return the parameters of a condition. Their names contain its index among the conditions of a statement."""
-    parameters: dict[str, Any] = {f"c{index}_{place}": value for place, value in enumerate(condition.values)}
+    parameters: dict[str, Any] = {f"c{index}_{position}": value for position, value in enumerate(condition.values)}
     return parameters if condition.of is None else {**parameters, f"of{index}": condition.of}
 
 
