@@ -13,7 +13,13 @@ import click
 from mirror_sdk.cli.arguments import connect, patterns_option, selection_options
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import OutputFormat, form_options, show
-from mirror_sdk.cli.output_files import check_table_file, max_snapshot_bytes_option, report_written, write_state
+from mirror_sdk.cli.output_files import (
+    check_fleet_file,
+    dataset_options,
+    max_snapshot_bytes_option,
+    report_written,
+    write_state,
+)
 from mirror_sdk.cli.plan_files import read_planned, write_planned
 from mirror_sdk.cli.pseudonym_options import pseudonym_options, pseudonymized, read_key
 from mirror_sdk.wire.device_requests import MAX_EXPIRY_SECONDS
@@ -162,10 +168,7 @@ def drift(
 @main.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @selection_options
-@click.option(
-    "--dataset", is_flag=True, help="Write a folder of Parquet files, for a fleet that does not fit into memory."
-)
-@click.option("--overwrite", is_flag=True, help="With --dataset, replace another dataset.")
+@dataset_options
 @max_snapshot_bytes_option
 @pseudonym_options
 def snapshot(
@@ -189,14 +192,7 @@ def snapshot(
       mirror snapshot fleet --dataset
       mirror snapshot shared.parquet --pseudonymize --pseudonym-key-file ~/november.key
     """  # noqa: D301 - click wants the character, not its escape
-    if overwrite and not dataset:
-        raise click.BadParameter("only applies to --dataset; a file is always replaced", param_hint="--overwrite")
-    if not dataset:
-        check_table_file(file, "; for a folder pass --dataset")
-    if dataset and pseudonymize:
-        raise click.BadParameter(
-            "cannot be combined with --dataset; write a part of the fleet into a file", param_hint="--pseudonymize"
-        )
+    check_fleet_file(file, dataset=dataset, overwrite=overwrite, pseudonymize=pseudonymize)
     key = read_key(is_requested=pseudonymize, file=pseudonym_key_file)
     selection: Any = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:

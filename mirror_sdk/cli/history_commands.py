@@ -7,13 +7,20 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mirror_sdk.cli.arguments import check_pattern, connect, device_argument, limit_option, selection_options
 from mirror_sdk.cli.group import main
 from mirror_sdk.cli.output import OutputFormat, form_options, show
-from mirror_sdk.cli.output_files import check_table_file, max_snapshot_bytes_option, write_state
+from mirror_sdk.cli.output_files import (
+    check_fleet_file,
+    dataset_options,
+    max_snapshot_bytes_option,
+    report_written,
+    write_state,
+)
 from mirror_sdk.cli.pseudonym_options import pseudonym_options, pseudonymized, read_key
 from mirror_sdk.errors import BeforeHistory
 from mirror_sdk.wire.model import write_timestamp
@@ -111,6 +118,7 @@ def history(
 @click.argument("instant", type=_instant)
 @click.argument("file", type=click.Path(path_type=Path))
 @selection_options
+@dataset_options
 @pseudonym_options
 @max_snapshot_bytes_option
 def as_of(
@@ -119,22 +127,29 @@ def as_of(
     paths: Sequence[str],
     state: str | None,
     endpoint_type: str | None,
+    dataset: bool,
+    overwrite: bool,
     pseudonymize: bool,
     pseudonym_key_file: Path | None,
     max_snapshot_bytes: int,
 ) -> None:
     """Write the state of the whole fleet at INSTANT into FILE.
 
-    The extension of FILE selects the format: .parquet or .csv. The mirror must be configured to keep a history. INSTANT
-    is a time, or a duration before the current time of the mirror's clock.
+    The extension of FILE selects the format: .parquet or .csv. With --dataset, FILE is a folder of Parquet files, which
+    are written while the fleet is received. The mirror must be configured to keep a history. INSTANT is a time, or a
+    duration before the current time of the mirror's clock.
 
     \b
       mirror as-of 2h before.parquet
       mirror as-of 2026-01-31T08:00Z monday.parquet --path '/3303/*'
+      mirror as-of 2h fleet-before --dataset
     """  # noqa: D301 - click wants the character, not its escape
-    check_table_file(file)
+    check_fleet_file(file, dataset=dataset, overwrite=overwrite, pseudonymize=pseudonymize)
     key = read_key(is_requested=pseudonymize, file=pseudonym_key_file)
+    selection: Any = {"paths": list(paths) or None, "state": state, "endpoint_type": endpoint_type}
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
-        found = client.as_of(instant, paths=list(paths) or None, state=state, endpoint_type=endpoint_type)
-        frame = pseudonymized(found, key)
-    write_state(frame, file)
+        if dataset:
+            written = client.fleet.dataset(file, **selection, as_of=instant, overwrite=overwrite)
+            report_written(written.rows, written.device_count, file)
+        else:
+            write_state(pseudonymized(client.as_of(instant, **selection), key), file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,25 @@ def check_table_file(file: Path, cure: str = "") -> None:
         raise click.BadParameter(f"{file} is a folder{cure}", param_hint="FILE")
     if not file.absolute().parent.is_dir():
         raise click.ClickException(f"{file} cannot be written: there is no folder {file.parent}; create it first")
+
+
+def dataset_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a command that can write a dataset instead of a file."""
+    command = click.option("--overwrite", is_flag=True, help="With --dataset, replace another dataset.")(command)
+    text = "Write a folder of Parquet files, for a fleet that does not fit into memory."
+    return click.option("--dataset", is_flag=True, help=text)(command)
+
+
+def check_fleet_file(file: Path, *, dataset: bool, overwrite: bool, pseudonymize: bool) -> None:
+    """Check the file or folder for the state of a fleet, and the options that depend on it."""
+    if overwrite and not dataset:
+        raise click.BadParameter("only applies to --dataset; a file is always replaced", param_hint="--overwrite")
+    if not dataset:
+        check_table_file(file, "; for a folder pass --dataset")
+    if dataset and pseudonymize:
+        raise click.BadParameter(
+            "cannot be combined with --dataset; write a part of the fleet into a file", param_hint="--pseudonymize"
+        )
 
 
 def write_state(frame: pd.DataFrame, file: Path) -> None:

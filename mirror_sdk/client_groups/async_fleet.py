@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
-from mirror_sdk._arguments import TableFormat, table_module
+from mirror_sdk._arguments import InstantLike, TableFormat, table_module
+from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._run_in_thread import entered_in_thread, import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
@@ -143,6 +144,7 @@ class AsyncFleet(AsyncClientGroup):
         raw: bool = False,
         tz: str | None = None,
         compression: Compression | None = None,
+        as_of: InstantLike | None = None,
         devices_per_file: int = DEFAULT_DEVICES_PER_RANGE,
         overwrite: bool = False,
         timeout: float | None = None,
@@ -170,6 +172,8 @@ class AsyncFleet(AsyncClientGroup):
             raw: Whether to add columns with the raw payloads.
             tz: The time zone of the time columns, such as ``Europe/Berlin``. The default is UTC.
             compression: The compression in transit: ``none``, ``lz4`` or ``zstd``.
+            as_of: A time in the past. The dataset then has the table of ``client.as_of()``, and the errors of that
+                method are raised too.
             devices_per_file: The maximum number of devices in a file.
             overwrite: Whether an existing dataset in the folder may be replaced. Other folders are never replaced.
             timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
@@ -196,9 +200,12 @@ class AsyncFleet(AsyncClientGroup):
         from mirror_sdk.snapshot.table import snapshot_metadata
 
         deadline = self._session.sender.total_deadline(timeout)
+        instant = None
+        if as_of is not None:
+            instant = instant_like("as_of", as_of, await self._tables.clock_of(as_of, timeout=deadline))
         selection = await self._tables.select(devices, deadline, paths, state, endpoint_type, endpoint_name, filters)
         request = SnapshotRequest(
-            selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression
+            selection=selection, server=self._session.base_url, raw=raw, tz=tz, compression=compression, as_of=instant
         )
         writer = await run_in_thread(
             DatasetWriter, folder, devices_per_file=devices_per_file, raw=raw, tz=tz, overwrite=overwrite

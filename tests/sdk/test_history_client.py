@@ -61,7 +61,7 @@ def cells(frame, *names):
     return frame[list(names)].astype(object).where(frame[list(names)].notna(), None).to_numpy().tolist()
 
 
-def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain, devices):
+def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain, devices, tmp_path):
     """The clock of the mirror differs from that of this machine."""
     first, _ = devices
     chosen = {"devices": [first], "paths": [TEMPERATURE]}
@@ -70,6 +70,11 @@ def test_span_of_time_counts_back_from_the_present_of_the_service(client, plain,
     earlier = client.history(begin=timedelta(seconds=30), end="15s", **chosen)
     assert earlier["value_num"].tolist()[-1] == 22.5
     assert client.as_of("15s", **chosen)["reported_num"].tolist() == [22.5]
+    then = client.fleet.dataset(tmp_path / "fleet", **chosen, as_of="15s").to_frame()
+    assert_frame_equal(then, client.as_of("15s", **chosen))
+    with pytest.raises(BeforeHistory):
+        client.fleet.dataset(tmp_path / "other", as_of=timedelta(days=400))
+    assert [path.name for path in tmp_path.glob("*") if not path.name.startswith("mirror.db")] == ["fleet"]
     assert client.changes("15s", **chosen)["after_num"].tolist() == [23.5]
     assert {event.device_id for event in plain.devices.events(begin="1h")} == set(devices)
     assert plain.devices.events(begin="10s") == []

@@ -98,6 +98,8 @@ def test_history_commands_reject_wrong_usage(shell, tmp_path):
         (["history"], "Missing argument 'DEVICE'"),
         (["as-of", "2026-01-05T08:00", tmp_path / "then.csv"], "has no time zone"),
         (["as-of", "2026-01-05T08:00Z", tmp_path / "then.xlsx"], "ends neither in .parquet nor in .csv"),
+        (["as-of", "2026-01-05T08:00Z", tmp_path / "then.csv", "--overwrite"], "only applies to --dataset"),
+        (["as-of", "1h", tmp_path / "then", "--dataset", "--pseudonymize"], "cannot be combined with --dataset"),
     ):
         found = shell(*words)
         assert found.exit_code == 2, words
@@ -130,3 +132,8 @@ def test_as_of_writes_the_fleet_at_an_instant(shell, times, tmp_path):
         assert f"into {file}" in told.stderr
         assert read(file)["reported_num"].dropna().tolist() == [22.5]
     assert "wrote 0 rows of 0 devices" in shell("as-of", at, tmp_path / "fans.parquet", "--type", "Fan").stderr
+    told = shell("as-of", at, tmp_path / "fleet", "--dataset")
+    assert told.exit_code == 0, told.output
+    assert pd.read_parquet(tmp_path / "fleet")["reported_num"].dropna().tolist() == [22.5]
+    assert "--overwrite" in shell("as-of", at, tmp_path / "fleet", "--dataset").stderr
+    assert shell("as-of", at, tmp_path / "fleet", "--dataset", "--overwrite").exit_code == 0
