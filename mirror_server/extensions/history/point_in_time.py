@@ -289,7 +289,7 @@ def is_needed(session: Session) -> bool:
 def of_mirror(session: Session, now: Instant) -> tuple[tuple[Instant, int], Iterator[pa.RecordBatch]]:
     """Return the time, the revision and the rows of the first checkpoint of a history."""
     at, revision = _started_at(session, now), history.state(session).started_revision
-    mirror = [iter([history.registrations(session)]), *history.mirror(session, _ROWS_AT_A_TIME)]
+    mirror = [history.registrations(session, _ROWS_AT_A_TIME), *history.mirror(session, _ROWS_AT_A_TIME)]
     rows = merged(Source("", LAST_DEVICE, (in_order(of_rows(some)) for some in each)) for each in mirror)
     known = RowFilter(HistorySelection(revision=revision), None, {}, None)
     return (at, revision), (not_after(known.apply(batch), at) for batch in rows)

@@ -321,8 +321,10 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
     One transaction checks the version and applies the changes, so an interruption changes nothing.
     """
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        # Using a damaged file would damage it further, and make the next backup unusable.
-        if not take_note(path) and (complaints := complaints_of(connection, "quick_check(1)")):
+        # Using a damaged file would damage it further, and make the next backup unusable. A running server has checked
+        # its file, but a backup of this file must be usable.
+        is_checked = take_note(path) or (is_served_elsewhere(path) and not keep_schema)
+        if not is_checked and (complaints := complaints_of(connection, "quick_check(1)")):
             raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (keep_schema and found):

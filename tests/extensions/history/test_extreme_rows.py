@@ -1,6 +1,7 @@
 """Large, odd and many values are returned unchanged, with little memory."""
 
 import tracemalloc
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -9,9 +10,11 @@ from histories import DAY, NOW, PATHS, StoredHistory, expected, found, found_at
 from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
 from mirror_server.extensions.history.parquet import ParquetRows, encoded, regroup
+from mirror_server.extensions.history.point_in_time import of_mirror
 from mirror_server.extensions.history.row_reader import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store.history import StoredHistoryRow
+from mirror_server.hooks import open_database
 from mirror_server.store.devices import Condition
 
 TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
@@ -117,6 +120,27 @@ def test_memory_is_bounded_for_many_sources():
     tracemalloc.stop()
     assert count == 4 * 40 * 1000
     assert most < 5_000_000
+
+
+@pytest.mark.sqlite
+def test_history_of_a_large_fleet_begins_with_little_memory(tmp_path):
+    """The registrations of a million devices would need gigabytes as a list."""
+    with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
+        columns = "queue_mode, lifetime_seconds, created_at, updated_at, last_contact_at, registration_expires_at"
+        database.write(
+            lambda session: session.run(
+                f"INSERT INTO devices (device_id, endpoint_name, endpoint_type, backend, registered, {columns})"
+                " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+                " SELECT printf('%032d', i), 'endpoint-' || i, '', 'test', 1, 0, 60, 0, 0, 0, 0 FROM n"
+            )
+        )
+        with database.read() as session:
+            tracemalloc.start()
+            _, rows = of_mirror(session, NOW)
+            assert sum(batch.num_rows for batch in rows) == 20_000
+            _, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from mirror_server.server import Services
 from mirror_server.store import maintenance
 from mirror_server.store.backend import DatabaseError, StorageFailed
 from mirror_server.store.sqlite import files
+from mirror_server.store.sqlite.files import ServingLock
 
 pytestmark = pytest.mark.sqlite
 
@@ -142,3 +143,16 @@ def test_start_reads_the_newest_contact_that_the_stop_stored(path):
     with closing(sqlite3.connect(path)) as connection:
         assert not connection.execute("SELECT value FROM settings WHERE name = 'newest_contact'").fetchall()
     services.close()
+
+
+def test_next_to_a_server_only_a_backup_checks_the_file(path, tmp_path, monkeypatch):
+    lock = ServingLock(path)
+    # As if another process held the lock.
+    monkeypatch.setattr(files, "_served_here", set())
+    overwrite(path, b"\xff" * 200, "devices")
+    url = f"sqlite:///{path}"
+    open_database(url).close()
+    assert_fails_in_one_line(url, "backup", tmp_path / "copy.db", message="restore a backup")
+    lock.release()
+    with pytest.raises(DatabaseError, match="restore a backup"):
+        open_database(url)

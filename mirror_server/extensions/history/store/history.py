@@ -320,16 +320,17 @@ def mirror(session: Session, size: int) -> Iterator[Iterator[list[Row]]]:
         yield session.each(f"SELECT {columns} FROM {tables} WHERE {where} ORDER BY d.device_id, path", size)
 
 
-def registrations(session: Session) -> list[Row]:
-    """Return the registrations of all devices as rows with the members of :class:`StoredHistoryRow`.
+def registrations(session: Session, size: int) -> Iterator[list[Row]]:
+    """Yield the registrations of all devices, sorted by device. See :func:`mirror`.
 
     Registrations that have ended are included. Their revision is 0, because the mirror does not store a revision for
     the last change of a registration.
     """
-    return session.rows(
+    return session.each(
         "SELECT 0, device_id, endpoint_name, NULL, updated_at, updated_at,"
         " CASE registered WHEN 1 THEN 'registration' ELSE 'deregistration' END,"
-        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM devices ORDER BY device_id"
+        " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM devices ORDER BY device_id",
+        size,
     )
 
 
