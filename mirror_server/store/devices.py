@@ -124,13 +124,17 @@ def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition
 
     SQLite has no statistics. For one page it might read many devices from the index, and sort them.
     """
-    return [_planned(session, condition) for condition in conditions]
+    return [_planned(session, condition, conditions) for condition in conditions]
 
 
-def _planned(session: Session, condition: Condition) -> Condition:
+def _planned(session: Session, condition: Condition, conditions: Sequence[Condition]) -> Condition:
     column, comparison = condition.column, condition.comparison
     if column in _INDEXED and comparison != "NOT IN":
         among = f"SELECT device_id FROM devices WHERE {column} {comparison} ({{}})"
+        # A range of times consists of two conditions, each of which may find many devices.
+        for other in conditions:
+            if other.column == column and other is not condition and all(isinstance(at, int) for at in other.values):
+                among += f" AND {column} {other.comparison} ({', '.join(map(str, other.values))})"
         # No index has this expression.
         condition = replace(condition, column=f"coalesce({column}, {column})", among=among)
     if condition.among is None:
