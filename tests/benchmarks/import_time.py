@@ -15,9 +15,9 @@ the start, and no full collection at its end, which freed 1 % of the objects; ro
 URLs; httpcore and the simulator, which are imported when they are used; and validators that are built when they are
 used.
 
-Other changes that helped: no ``RootModel`` and no default that is a model, because each builds a validator, which searches
-all installed packages for plugins of pydantic; and lazy imports of rarely used parts. Without gain: own types instead
-of those of ``pydantic.types``, which ``pydantic.Field`` imports anyway.
+Other changes that helped: no ``RootModel`` and no default that is a model, because each builds a validator, which
+searches all installed packages for plugins of pydantic; and lazy imports of rarely used parts. Without gain: own types
+instead of those of ``pydantic.types``, which ``pydantic.Field`` imports anyway.
 """
 
 from __future__ import annotations
