@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Request, Response, g
 
 from mirror_server.core.errors import ApiError
-from mirror_server.service.keys import Authenticator, Scope
+from mirror_server.service.keys import Authenticator, Identity, Scope
 from mirror_server.views.requests import CALLER, Caller, LeaderOnly, add_log_details, check_query, require_scope
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ ONCE = "mirror.once"
 
 It calls the other function at most once for all requests that arrived in the same turn of the event loop.
 """
+
+_IDENTITY = "mirror.identity"
+"""The key in the WSGI environment for the :class:`Identity` of the client."""
 
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
@@ -89,16 +92,18 @@ class Admission:
         version = self._version(environ)
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
-            # The process that forwarded the request has already authenticated it.
-            application, key_scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+            # The process that forwarded the request has already authenticated it. It sends only the hash of the secret.
+            secret_hash = bytes.fromhex(caller.secret_hash)
+            identity = Identity(caller.app_id, frozenset(map(Scope, caller.scopes)), secret_hash)
         else:
-            authorization = environ.get("HTTP_AUTHORIZATION")
             client = partial(self._client_of, environ)
-            application, key_scopes = self._authenticator.authenticate(authorization, client, version)
-            g.still_admits = partial(self._authenticator.still_admits, authorization)
-        g.app_id, g.scopes, g.version = application, key_scopes, version
-        add_log_details(environ, application=application)
-        return application, key_scopes
+            identity = self._authenticator.authenticate(environ.get("HTTP_AUTHORIZATION"), client, version)
+        environ[_IDENTITY] = identity
+        g.app_id, g.scopes, g.secret_hash = identity
+        g.version = version
+        g.still_admits = partial(self._authenticator.still_admits, identity)
+        add_log_details(environ, application=identity.app_id)
+        return identity.app_id, identity.scopes
 
     def _client_of(self, environ: WSGIEnvironment) -> str:
         client: str | None = self._hook.client_of(environ=environ)
@@ -110,14 +115,7 @@ class Admission:
         Raises:
             ApiError: The key has expired or was revoked in the meantime (401).
         """
-        caller: Caller | None = environ.get(CALLER)
-        version = self._version(environ)
-        if caller is None:
-            is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
-        else:
-            # Only the hash of the key is forwarded, not the key itself.
-            is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
-        if not is_valid:
+        if not self._authenticator.still_admits(environ[_IDENTITY], self._version(environ)):
             message = (
                 "this access key expired or was revoked while the request waited; send it again with the renewed key,"
                 " or with a new key, which an operator creates with 'mirror-server keys create NAME'"
