@@ -181,15 +181,17 @@ class Authenticator:
             raise self._failed(client(), stored.key_id, _UNKNOWN)
         return Identity(stored.key_id, _scopes(stored.scopes), secret_hash)
 
-    def still_admits(self, identity: Identity, version: Hashable | None = None) -> bool:
-        """Return whether a key that was valid before is still valid. Failures are not counted.
+    def still_admits(self, identity: Identity) -> bool:
+        """Return whether the key of a client that :meth:`authenticate` admitted is still valid."""
+        return self.is_valid(identity, self.find(identity.app_id))
 
-        Args:
-            identity: The result of :meth:`authenticate`.
-            version: A recent version of the database, or ``None`` to read the current version.
-        """
-        stored = self._find(identity.app_id, version or self._database.version())
+    def is_valid(self, identity: Identity, stored: StoredKey | None) -> bool:
+        """Return whether a stored key, as :meth:`find` returns it, is valid and has the secret of a client."""
         return stored is not None and self._matches(stored, identity.secret_hash)
+
+    def find(self, key_id: str) -> StoredKey | None:
+        """Return the stored key with this id, or ``None`` if it does not exist."""
+        return self._database.query(lambda session: keys.find(session, key_id))
 
     def _matches(self, stored: StoredKey, secret_hash: bytes) -> bool:
         if stored.revoked_at is not None:
@@ -204,7 +206,7 @@ class Authenticator:
         cached_version, stored = self._cache.get(key_id, (None, None))
         if stored is not None and version is not None and version == cached_version:
             return stored
-        stored = self._database.query(lambda session: keys.find(session, key_id))
+        stored = self.find(key_id)
         # Unknown keys are not cached, because clients could fill the cache with invented key ids.
         if stored is not None and version is not None:
             self._cache[key_id] = (version, stored)

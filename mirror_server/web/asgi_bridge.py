@@ -464,21 +464,19 @@ class LoopCallQueue:
 
 
 class _Turn:
-    """A cache of one result, which all requests in one turn of the event loop share."""
+    """A cache of results by name, which all requests in one turn of the event loop share."""
 
     def __init__(self) -> None:
-        self._result: Any = None
+        self._results: dict[str, Any] = {}
 
-    def once(self, query: Callable[[], Any]) -> Any:
-        """Call ``query`` once for all requests that have already arrived. Return its result, which is never ``None``.
+    def once(self, name: str, query: Callable[[], Any]) -> Any:
+        """Call ``query`` once for all requests that have already arrived, and return its result.
 
         The queue of the loop contains these requests, followed by the callback that ends this turn. Later requests
         come after the callback. So the result includes every change that was made before a request arrived.
         """
-        if self._result is None:
-            asyncio.get_running_loop().call_soon(self._end)
-            self._result = query()
-        return self._result
-
-    def _end(self) -> None:
-        self._result = None
+        if not self._results:
+            asyncio.get_running_loop().call_soon(self._results.clear)
+        if name not in self._results:
+            self._results[name] = query()
+        return self._results[name]
