@@ -183,7 +183,7 @@ class Authenticator:
 
     def still_admits(self, identity: Identity) -> bool:
         """Return whether the key of a client that :meth:`authenticate` admitted is still valid."""
-        return self.is_valid(identity, self.find(identity.app_id))
+        return self.is_valid(identity, self._find(identity.app_id, self._database.version()))
 
     def is_valid(self, identity: Identity, stored: StoredKey | None) -> bool:
         """Return whether a stored key, as :meth:`find` returns it, is valid and has the secret of a client."""
