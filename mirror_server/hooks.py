@@ -581,6 +581,8 @@ class Extensions:
     def __init__(self, without: Collection[str] = ()) -> None:
         self._manager = pluggy.PluginManager(_PROJECT)
         self._manager.add_hookspecs(importlib.import_module(__name__))
+        # The names of the arguments of each hook.
+        self._arguments = {name: each.spec.argnames for name, each in vars(self.hook).items() if each.spec is not None}
         self.left_out: dict[str, str] = {}
         for name in without:
             if name not in installed():
@@ -645,7 +647,7 @@ class Extensions:
         if not isroutine(function) or not isinstance(code := getattr(function, "__code__", None), CodeType):
             return ""
         where = f"{attribute}() ({code.co_filename}:{code.co_firstlineno})"
-        hooks = {hook: caller.spec.argnames for hook, caller in vars(self.hook).items() if caller.spec is not None}
+        hooks = self._arguments
         marked = self._manager.parse_hookimpl_opts(extension, attribute)
         if marked is None:
             # Other modules and classes may have methods such as ``stop`` and ``check``, which are not hooks.

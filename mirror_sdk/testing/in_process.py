@@ -17,7 +17,7 @@ import httpx
 from mirror_server.core.timestamps import to_datetime
 from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.hooks import read_settings
-from mirror_server.notifications.webhooks import LOOPBACK
+from mirror_server.notifications.webhook_limits import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, RootModel
+from pydantic import ConfigDict, Field, RootModel
 
 from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 
 
 class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
     """All presubscription rules of an application in their stored order."""
+
+    model_config = ConfigDict(defer_build=True)

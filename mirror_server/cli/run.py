@@ -5,6 +5,7 @@ The server is imported when a command is called.
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,8 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
     Raises:
         ClickException: The server cannot start with these settings.
     """
+    # Nearly all objects of the start remain. `serve` enables the garbage collector after the start.
+    gc.disable()
     # Imported here, because no other command needs Flask and uvicorn.
     from mirror_server.server import Services  # noqa: PLC0415
     from mirror_server.web.serve import listen, serve  # noqa: PLC0415
@@ -88,3 +91,5 @@ def serve_until_stopped(settings: Settings, host: str, port: int, announce: Call
             serve(services, listener, lambda scheme: announce(f"{scheme}://{address}", services))
     except CannotServe as error:
         raise click.ClickException(visible(str(error))) from error
+    finally:
+        gc.enable()

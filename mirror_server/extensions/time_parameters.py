@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from mirror_sdk.wire.model import Timestamp
 from mirror_server.core.errors import ApiError
@@ -12,7 +12,7 @@ from mirror_server.core.timestamps import Instant, from_datetime
 from mirror_server.views.requests import query_text
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]", re.ASCII)
-_TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp)
+_TIMESTAMP: TypeAdapter[Timestamp] = TypeAdapter(Timestamp, config=ConfigDict(defer_build=True))
 
 
 def query_instant(name: str) -> Instant | None:

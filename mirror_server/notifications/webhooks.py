@@ -13,37 +13,32 @@ operator's networks.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-import socket
-import ssl
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpcore
 import orjson
-from httpcore import AsyncNetworkBackend, AsyncNetworkStream
 
 from mirror_sdk.wire.channel import CallbackRegistration, Serialization
 from mirror_server.clock import Clock
-from mirror_server.config import Address, Network
+from mirror_server.config import Network
 from mirror_server.core.errors import ApiError
 from mirror_server.core.messages import MessageExtras, compose
 from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.notifications.channels import Channels, ChannelType
 from mirror_server.notifications.log import NotificationLog
+from mirror_server.notifications.webhook_limits import LIMIT_SECONDS, CallFailed
 from mirror_server.store import logs
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
 from mirror_server.store.logs import WebhookRow
 from mirror_server.store.session import Session
 
-LIMIT_SECONDS = 20
-"""The time limit of one call in seconds."""
+if TYPE_CHECKING:
+    from mirror_server.notifications.webhook_caller import WebhookCaller
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +61,6 @@ _MAX_DELAY_SECONDS = 120
 _GIVE_UP_AFTER_SECONDS = 24 * 3600
 # This is more than enough for the longest delay. Without it, a large number of failures would result in a huge number.
 _MAX_DOUBLINGS = 16
-# The response is read up to this size, so that the connection can be reused. Its content is ignored.
-_MAX_RESPONSE_BYTES = 64 * 1024
 
 
 class Webhooks:
@@ -90,6 +83,7 @@ class Webhooks:
         self._channels = channels
         channels.add(WEBHOOK, lambda session, app_id: logs.webhook(session, app_id) is not None)
         self._networks = networks
+        self._caller: WebhookCaller | None = None
         self._deliveries: dict[str, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
@@ -109,7 +103,8 @@ class Webhooks:
     def close(self) -> None:
         """Stop the delivery, and close the connections and the event loop."""
         self.stop()
-        self._submit(self._caller.close()).result()
+        if self._caller is not None:
+            self._submit(self._caller.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -142,7 +137,6 @@ class Webhooks:
         # Names are resolved on these threads. With the few default threads, slow name servers would delay other
         # webhooks.
         self._loop.set_default_executor(ThreadPoolExecutor(_MAX_LOOKUPS, thread_name_prefix="webhook-names"))
-        self._caller = WebhookCaller(self._networks)
         self._loop.run_forever()
 
     async def _cancel_all(self) -> None:
@@ -238,6 +232,10 @@ class Webhooks:
 
         The reason for a failure appears only in the server's log.
         """
+        # Imported at the first call, because most servers call no webhook, and httpcore is slow to import.
+        from mirror_server.notifications.webhook_caller import WebhookCaller  # noqa: PLC0415
+
+        self._caller = self._caller or WebhookCaller(self._networks)
         fails_at = self._loop.time() + _FAILED_CALL_SECONDS
         try:
             await self._caller.put(registration.url, registration.headers or {}, body)
@@ -311,132 +309,3 @@ def is_abandoned(failing_since: Instant, now: Instant) -> bool:
     If there are no messages, no calls are made, so none can fail.
     """
     return now >= after_seconds(failing_since, _GIVE_UP_AFTER_SECONDS)
-
-
-class CallFailed(Exception):
-    """The URL did not respond with 200 or 204. The message contains the reason for the operator."""
-
-
-def is_allowed_address(address: str, networks: Collection[Network]) -> bool:
-    """Return whether webhooks to an address are allowed. An address must be public, or in the operator's networks."""
-    resolved = ipaddress.ip_address(address)
-    effective = _effective(resolved)
-    return _is_public(effective) or any(each in network for network in networks for each in (resolved, effective))
-
-
-LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
-"""The addresses of this machine itself."""
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_UNICAST = ipaddress.IPv6Network("2000::/3")
-"""The public unicast addresses. :mod:`ipaddress` also considers many other addresses as global."""
-
-# RFC 9637. Python 3.11 counts these addresses as global.
-_DOCUMENTATION = ipaddress.IPv6Network("3fff::/20")
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, ipaddress.IPv6Address) and (address not in _UNICAST or address in _DOCUMENTATION):
-        return False
-    return address.is_global and not address.is_multicast
-
-
-def _effective(address: Address) -> Address:
-    """Return the IPv4 address in a mapped, NAT64 or 6to4 address, or the address itself."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address
-    # Such an IPv6 address leads to an IPv4 address, which must be checked too.
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address.ipv4_mapped or address.sixtofour or address
-
-
-class _CheckedBackend(AsyncNetworkBackend):
-    """A network backend that resolves a name and checks its addresses.
-
-    It connects to exactly these addresses, one after the other.
-    """
-
-    def __init__(self, networks: Collection[Network]) -> None:
-        self._networks = networks
-        self._backend = httpcore.AnyIOBackend()
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> AsyncNetworkStream:
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        forbidden = [address for address in addresses if not is_allowed_address(address, self._networks)]
-        if forbidden or not addresses:
-            target = ", ".join(forbidden) or host
-            raise CallFailed(f"this server is not allowed to call {target}; --allow-callbacks-to can allow it")
-        *others, last = addresses
-        # Each address gets an equal part of the time, so that all addresses are tried within the time limit of a call.
-        limit_seconds = LIMIT_SECONDS / len(addresses)
-        for address in others:
-            with suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
-                return await self._backend.connect_tcp(address, port, limit_seconds, local_address, socket_options)
-        return await self._backend.connect_tcp(last, port, timeout, local_address, socket_options)
-
-
-class WebhookCaller:
-    """A client that calls URLs with ``PUT``."""
-
-    def __init__(self, networks: Collection[Network]) -> None:
-        self._networks = networks
-        self._pool: httpcore.AsyncConnectionPool | None = None
-
-    async def put(self, url: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Call a URL once.
-
-        Raises:
-            CallFailed: The URL did not respond with 200 or 204 in time, or its address is not allowed.
-        """
-        sent = list(headers.items())
-        if "content-type" not in map(str.lower, headers):
-            sent.append(("Content-Type", "application/json"))
-        try:
-            async with (
-                asyncio.timeout(LIMIT_SECONDS),
-                self._connections().stream("PUT", url, headers=sent, content=body) as response,
-            ):
-                await _drain(response)
-        except TimeoutError:
-            raise CallFailed(f"no response within {LIMIT_SECONDS} s") from None
-        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
-            raise CallFailed(f"no response: {type(error).__name__} {error}".rstrip()) from error
-        if response.status not in {200, 204}:
-            redirects = ", and redirects are not followed" if 300 <= response.status < 400 else ""
-            raise CallFailed(f"status {response.status}{redirects}")
-
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._pool is not None:
-            await self._pool.aclose()
-
-    def _connections(self) -> httpcore.AsyncConnectionPool:
-        # Created at the first call, because reading the system's certificates takes longer than the rest of the start.
-        if self._pool is None:
-            self._pool = httpcore.AsyncConnectionPool(
-                ssl_context=ssl.create_default_context(),
-                # There is no limit, because slow URLs would occupy all connections and delay the webhooks of other
-                # applications.
-                max_connections=None,
-                max_keepalive_connections=100,
-                network_backend=_CheckedBackend(self._networks),
-            )
-        return self._pool
-
-
-async def _drain(response: httpcore.Response) -> None:
-    read_bytes = 0
-    async for chunk in response.aiter_stream():
-        read_bytes += len(chunk)
-        if read_bytes > _MAX_RESPONSE_BYTES:
-            return

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 from mirror_server.clock import wall_time
 from mirror_server.core.errors import ApiError
@@ -122,6 +123,14 @@ def hash_of(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("ascii")).digest()
 
 
+class Identity(NamedTuple):
+    """The application of a request, the scopes of its key, and the hash of the secret that the request contains."""
+
+    app_id: str
+    scopes: frozenset[Scope]
+    secret_hash: bytes
+
+
 class Authenticator:
     """An authenticator of keys, which slows down clients that try to guess keys.
 
@@ -145,8 +154,8 @@ class Authenticator:
 
     def authenticate(
         self, authorization: str | None, client: Callable[[], str], version: Hashable | None = None
-    ) -> tuple[str, frozenset[Scope]]:
-        """Return the application of an ``Authorization`` header, and the scopes of its key.
+    ) -> Identity:
+        """Return the identity of the client that sent an ``Authorization`` header.
 
         Args:
             authorization: The value of the header.
@@ -167,24 +176,22 @@ class Authenticator:
         stored = self._find(key_id, version)
         if stored is None:
             raise self._failed(client(), "", _UNKNOWN)
-        if not self._matches(stored, hash_of(parts[2])):
+        secret_hash = hash_of(parts[2])
+        if not self._matches(stored, secret_hash):
             raise self._failed(client(), stored.key_id, _UNKNOWN)
-        return stored.key_id, _scopes(stored.scopes)
+        return Identity(stored.key_id, _scopes(stored.scopes), secret_hash)
 
-    def still_admits(self, authorization: str | None, version: Hashable | None = None) -> bool:
-        """Return whether a header that was valid before is still valid. Failures are not counted.
+    def still_admits(self, identity: Identity) -> bool:
+        """Return whether the key of a client that :meth:`authenticate` admitted is still valid."""
+        return self.is_valid(identity, self._find(identity.app_id, self._database.version()))
 
-        Args:
-            authorization: The value of the header.
-            version: A recent version of the database, or ``None`` to read the current version.
-        """
-        parts = _sent_key(authorization)
-        return parts is not None and self.is_valid(parts[1], hash_of(parts[2]), version)
+    def is_valid(self, identity: Identity, stored: StoredKey | None) -> bool:
+        """Return whether a stored key, as :meth:`find` returns it, is valid and has the secret of a client."""
+        return stored is not None and self._matches(stored, identity.secret_hash)
 
-    def is_valid(self, key_id: str, secret_hash: bytes, version: Hashable | None = None) -> bool:
-        """Return whether the secret with this hash is currently valid for the key. See :meth:`still_admits`."""
-        stored = self._find(key_id, version or self._database.version())
-        return stored is not None and self._matches(stored, secret_hash)
+    def find(self, key_id: str) -> StoredKey | None:
+        """Return the stored key with this id, or ``None`` if it does not exist."""
+        return self._database.query(lambda session: keys.find(session, key_id))
 
     def _matches(self, stored: StoredKey, secret_hash: bytes) -> bool:
         if stored.revoked_at is not None:
@@ -199,7 +206,7 @@ class Authenticator:
         cached_version, stored = self._cache.get(key_id, (None, None))
         if stored is not None and version is not None and version == cached_version:
             return stored
-        stored = self._database.query(lambda session: keys.find(session, key_id))
+        stored = self.find(key_id)
         # Unknown keys are not cached, because clients could fill the cache with invented key ids.
         if stored is not None and version is not None:
             self._cache[key_id] = (version, stored)
@@ -221,17 +228,6 @@ class Authenticator:
             f"too many requests with wrong keys from {client}; correct the key and try again in {wait_seconds} s",
             retry_after_seconds=wait_seconds,
         )
-
-
-def sent_secret_hash(authorization: str | None) -> bytes:
-    """Return the hash of the secret in an ``Authorization`` header, or an empty value if the header contains no key."""
-    parts = _sent_key(authorization)
-    return b"" if parts is None else hash_of(parts[2])
-
-
-def _sent_key(authorization: str | None) -> re.Match[str] | None:
-    bearer = _BEARER.match(authorization or "")
-    return _KEY.fullmatch(bearer[1]) if bearer else None
 
 
 @lru_cache(maxsize=64)

@@ -27,6 +27,9 @@ limit is exceeded, or ``None`` if it accepts the response.
 _DISCONNECT_CHECK_SECONDS = 0.5
 
 
+_NO_RESULT = Future[None]()
+
+
 def _nothing() -> None:
     """Do nothing."""
 
@@ -119,7 +122,7 @@ class DeferredResponse(Response):
         """Release the future and its result, and call ``close`` unless it has already been called."""
         close, self._close = self._close, _nothing
         # The result may be large, so its memory is released here.
-        self.future = Future[None]()
+        self.future = _NO_RESULT
         close()
 
     def close(self) -> None:

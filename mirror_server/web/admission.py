@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flask import Request, Response, g
 
 from mirror_server.core.errors import ApiError
-from mirror_server.service.keys import Authenticator, Scope
+from mirror_server.service.keys import Authenticator, Identity, Scope
 from mirror_server.views.requests import CALLER, Caller, LeaderOnly, add_log_details, check_query, require_scope
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
 
     from mirror_server.server import Services
+
+T = TypeVar("T")
 
 REJECTED = "mirror.refused"
 """The key in the WSGI environment for the ApiError of a request that did not arrive completely."""
@@ -33,11 +35,15 @@ IS_FULL = "mirror.is_full"
 """The key in the WSGI environment for a function that returns whether an application has too many unread responses."""
 
 ONCE = "mirror.once"
-"""The key in the WSGI environment for a function that caches the result of another function.
+"""The key in the WSGI environment for a function that caches the result of another function under a name.
 
 It calls the other function at most once for all requests that arrived in the same turn of the event loop.
 """
 
+_IDENTITY = "mirror.identity"
+"""The key in the WSGI environment for the :class:`Identity` of the client."""
+
+_VERSION = "version"
 _READ_AGAIN_SECONDS = 1
 _OPERATOR_ONLY = frozenset({Scope.ADMIN})
 """The scopes of a key that cannot read notifications. The server stores no notifications for such a key."""
@@ -86,19 +92,21 @@ class Admission:
 
     def _identify(self, environ: WSGIEnvironment) -> tuple[str, frozenset[Scope]]:
         """Return the application of a request and the scopes of its key, and store both for the view."""
-        version = self._version(environ)
+        version = _once(environ, _VERSION, self._database.version)
         caller: Caller | None = environ.get(CALLER)
         if caller is not None:
-            # The process that forwarded the request has already authenticated it.
-            application, key_scopes = caller.app_id, frozenset(map(Scope, caller.scopes))
+            # The process that forwarded the request has already authenticated it. It sends only the hash of the secret.
+            secret_hash = bytes.fromhex(caller.secret_hash)
+            identity = Identity(caller.app_id, frozenset(map(Scope, caller.scopes)), secret_hash)
         else:
-            authorization = environ.get("HTTP_AUTHORIZATION")
             client = partial(self._client_of, environ)
-            application, key_scopes = self._authenticator.authenticate(authorization, client, version)
-            g.still_admits = partial(self._authenticator.still_admits, authorization)
-        g.app_id, g.scopes, g.version = application, key_scopes, version
-        add_log_details(environ, application=application)
-        return application, key_scopes
+            identity = self._authenticator.authenticate(environ.get("HTTP_AUTHORIZATION"), client, version)
+        environ[_IDENTITY] = identity
+        g.app_id, g.scopes, g.secret_hash = identity
+        g.version = version
+        g.still_admits = partial(self._authenticator.still_admits, identity)
+        add_log_details(environ, application=identity.app_id)
+        return identity.app_id, identity.scopes
 
     def _client_of(self, environ: WSGIEnvironment) -> str:
         client: str | None = self._hook.client_of(environ=environ)
@@ -110,24 +118,14 @@ class Admission:
         Raises:
             ApiError: The key has expired or was revoked in the meantime (401).
         """
-        caller: Caller | None = environ.get(CALLER)
-        version = self._version(environ)
-        if caller is None:
-            is_valid = self._authenticator.still_admits(environ.get("HTTP_AUTHORIZATION"), version)
-        else:
-            # Only the hash of the key is forwarded, not the key itself.
-            is_valid = self._authenticator.is_valid(caller.app_id, bytes.fromhex(caller.secret_hash), version)
-        if not is_valid:
+        identity: Identity = environ[_IDENTITY]
+        stored = _once(environ, identity.app_id, partial(self._authenticator.find, identity.app_id))
+        if not self._authenticator.is_valid(identity, stored):
             message = (
                 "this access key expired or was revoked while the request waited; send it again with the renewed key,"
                 " or with a new key, which an operator creates with 'mirror-server keys create NAME'"
             )
             raise ApiError(401, message)
-
-    def _version(self, environ: WSGIEnvironment) -> Hashable:
-        """Return the version of the database. It is read once for all requests of one turn of the event loop."""
-        once: Callable[[Callable[[], Hashable]], Hashable] | None = environ.get(ONCE)
-        return self._database.version() if once is None else once(self._database.version)
 
     @staticmethod
     def _forwarded(request: Request, view: Callable[..., Any] | None, forward: Callable[..., Any]) -> Response | None:
@@ -137,6 +135,12 @@ class Admission:
             return None
         response: Response | None = forward(request.environ, is_poll=mark.is_poll)
         return response
+
+
+def _once(environ: WSGIEnvironment, name: str, query: Callable[[], T]) -> T:
+    """Return the result of a query, which is made once for all requests of one turn of the event loop."""
+    once: Callable[[str, Callable[[], T]], T] | None = environ.get(ONCE)
+    return query() if once is None else once(name, query)
 
 
 def _too_many_unread_responses() -> ApiError:

@@ -36,6 +36,7 @@ from mirror_server.web.wsgi_adapter import (
     Unfinished,
     WSGIResponse,
     environ_of,
+    has_arrived,
 )
 
 if TYPE_CHECKING:
@@ -198,23 +199,29 @@ class ASGIBridge:
 
         This is the case if the client disconnected, has no valid key, or was too slow and received an error.
         """
+        if has_arrived(send):
+            # This is the most frequent case. A time limit takes longer than reading the body.
+            return await self._read_body(environ, receive, send)
         try:
             async with asyncio.timeout(self._body_timeout_seconds):
-                # Calling receive() permits a client that expects status 100 to send the body.
-                message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
-                if message.get("more_body") and not await self._may_send(environ, send):
-                    return None
-                # Of a body beyond the limit, only one more byte is stored, which is enough to detect the excess.
-                body = bytearray(message.get("body", b""))
-                while message.get("more_body") and len(body) <= self._max_body_bytes:
-                    message = await receive()
-                    body += message.get("body", b"")
-                    del body[self._max_body_bytes + 1 :]
-                return None if message["type"] == "http.disconnect" else bytes(body[: self._max_body_bytes + 1])
+                return await self._read_body(environ, receive, send)
         except TimeoutError:
             api_error = ApiError(408, "the body did not arrive in time; send it without pauses")
             await WSGIResponse.of(self._app, environ | {REJECTED: api_error}).send(send, is_last=True)
             return None
+
+    async def _read_body(self, environ: WSGIEnvironment, receive: Receive, send: Send) -> bytes | None:
+        # Calling receive() permits a client that expects status 100 to send the body.
+        message: Message = {"type": "", "more_body": True} if "HTTP_EXPECT" in environ else await receive()
+        if message.get("more_body") and not await self._may_send(environ, send):
+            return None
+        # Of a body beyond the limit, only one more byte is stored, which is enough to detect the excess.
+        body = bytearray(message.get("body", b""))
+        while message.get("more_body") and len(body) <= self._max_body_bytes:
+            message = await receive()
+            body += message.get("body", b"")
+            del body[self._max_body_bytes + 1 :]
+        return None if message["type"] == "http.disconnect" else bytes(body[: self._max_body_bytes + 1])
 
     async def _may_send(self, environ: WSGIEnvironment, send: Send) -> bool:
         """Return whether the head of the request permits the client to send a body. If not, send the error."""
@@ -231,7 +238,7 @@ class ASGIBridge:
 
         Return ``None`` if it was already sent or the client has disconnected.
         """
-        pending = _PendingRequest(self._app, deferred, environ, reader)
+        pending = _PendingRequest(self._app, deferred, environ, reader, self.loop_calls)
         try:
             if await self._wait_until_ready(pending, deferred, receive):
                 return None
@@ -278,8 +285,7 @@ class ASGIBridge:
         # The server may have started to stop before the request was added.
         if self.stopping.is_set():
             pending.end()
-        loop_calls = self.loop_calls
-        deferred.future.add_done_callback(lambda _: loop_calls.submit(pending.respond))
+        deferred.future.add_done_callback(pending.submit)
         try:
             is_over = await pending.wait_until_ready(receive)
         finally:
@@ -297,21 +303,31 @@ class _PendingRequest:
 
     Thousands of requests wait at once, so each has only one task. This task waits until the client disconnects, and is
     interrupted when the response is ready. Waking the task takes longer than sending a response that many polls share.
-    Therefore such a response is sent immediately if this needs no further waiting, and the task only cleans up when it
-    runs.
+    Therefore such a response is sent immediately if this needs no further waiting. The task only cleans up, after the
+    responses to all requests that were waiting for the same event.
 
     Args:
         app: The app that creates the response.
         deferred: The deferred response.
         environ: The WSGI environment of the request.
         reader: The reader of the response.
+        loop_calls: The queue of calls to the event loop of the request.
     """
 
-    __slots__ = ("_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_reader", "_response", "_task")
+    __slots__ = (
+        *("_app", "_deferred", "_environ", "_is_interrupted", "_is_waiting", "_loop_calls", "_reader", "_response"),
+        "_task",
+    )
 
     def __init__(
-        self, app: MirrorApp, deferred: DeferredResponse, environ: WSGIEnvironment, reader: ResponseReader
+        self,
+        app: MirrorApp,
+        deferred: DeferredResponse,
+        environ: WSGIEnvironment,
+        reader: ResponseReader,
+        loop_calls: LoopCallQueue,
     ) -> None:
+        self._loop_calls = loop_calls
         self._app = app
         self._deferred = deferred
         self._environ = environ
@@ -334,7 +350,11 @@ class _PendingRequest:
             self._is_interrupted = True
             self._task.cancel()
 
-    def respond(self) -> None:
+    def submit(self, _: object) -> None:
+        """Let the event loop respond, because the future has completed. Any thread may call this method."""
+        self._loop_calls.submit(self._respond)
+
+    def _respond(self) -> None:
         """Send the response or wake the task after the future has completed. This method never raises an exception."""
         if self._reader.is_disconnected:
             # The task will soon notice the disconnection. A response would count as read, although no one can read it.
@@ -355,7 +375,7 @@ class _PendingRequest:
         response = self._response = self._app.current_response(self._deferred, self._environ)
         if not (
             isinstance(response, SharedResponse)
-            and WSGIResponse.of(response, self._environ).send_at_once(self._reader.send)
+            and WSGIResponse.of(response, self._environ).send_at_once(self._reader.send, self._loop_calls.submit)
         ):
             return False
         self._is_waiting = False
@@ -444,21 +464,19 @@ class LoopCallQueue:
 
 
 class _Turn:
-    """A cache of one result, which all requests in one turn of the event loop share."""
+    """A cache of results by name, which all requests in one turn of the event loop share."""
 
     def __init__(self) -> None:
-        self._result: Any = None
+        self._results: dict[str, Any] = {}
 
-    def once(self, query: Callable[[], Any]) -> Any:
-        """Call ``query`` once for all requests that have already arrived. Return its result, which is never ``None``.
+    def once(self, name: str, query: Callable[[], Any]) -> Any:
+        """Call ``query`` once for all requests that have already arrived, and return its result.
 
         The queue of the loop contains these requests, followed by the callback that ends this turn. Later requests
         come after the callback. So the result includes every change that was made before a request arrived.
         """
-        if self._result is None:
-            asyncio.get_running_loop().call_soon(self._end)
-            self._result = query()
-        return self._result
-
-    def _end(self) -> None:
-        self._result = None
+        if not self._results:
+            asyncio.get_running_loop().call_soon(self._results.clear)
+        if name not in self._results:
+            self._results[name] = query()
+        return self._results[name]

@@ -11,12 +11,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, Request, Response, request
-from werkzeug.routing import MapAdapter
+from werkzeug.routing import MapAdapter, Rule
 from werkzeug.wsgi import get_path_info
 
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
@@ -39,6 +39,18 @@ _BEGAN = "mirror.began"
 _SLASHES = re.compile("/{2,}")
 
 
+class _Route(Rule):
+    """A route that is compiled for building URLs only when a URL is built. The server itself builds none."""
+
+    def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
+        compiled = cache(super()._compile_builder)
+
+        def build(rule: Rule, **values: Any) -> tuple[str, str]:
+            return compiled(append_unknown)(rule, **values)
+
+        return build
+
+
 class MirrorApp(Flask):
     """A Flask app with deferred responses. It ignores trailing and repeated slashes in paths.
 
@@ -53,6 +65,8 @@ class MirrorApp(Flask):
         is_disconnected: A function that returns whether the client of a request that blocks a thread has disconnected.
             A server that can detect this replaces the function.
     """
+
+    url_rule_class = _Route
 
     def __init__(self, services: Services) -> None:
         super().__init__("mirror_server", static_folder=None)

@@ -132,11 +132,12 @@ class WSGIResponse:
         """Send only the status and the headers."""
         await send({"type": "http.response.start", "status": self.status, "headers": self.headers})
 
-    def send_at_once(self, send: Send) -> bool:
+    def send_at_once(self, send: Send, submit: Callable[[Callable[[], None]], object] = lambda call: call()) -> bool:
         """Send the response with one write, without waiting. If this is not possible, send nothing and return false.
 
         Uvicorn validates each header, and writes head and body separately. For thousands of equal responses, this
-        takes longer than sending them. The waiting task then notices that the request is complete.
+        takes longer than sending them. The waiting task notices that the request is complete when ``submit`` has called
+        its argument.
         """
         cycle = _cycle_of(send)
         if cycle is None or cycle.scope["method"] == "HEAD" or len(self.body) > _CHUNK_BYTES:
@@ -154,7 +155,7 @@ class WSGIResponse:
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         cycle.transport.write(b"".join([STATUS_LINE[self.status], *common, self.lines, b"\r\n", self.body]))
-        cycle.message_event.set()
+        submit(cycle.message_event.set)
         cycle.on_response()
         return True
 
@@ -173,6 +174,12 @@ def _cycle_of(send: object) -> RequestResponseCycle | None:
     """Return uvicorn's object of the request to which ``send`` belongs, or ``None`` on another server."""
     cycle = getattr(send, "__self__", None)
     return cycle if isinstance(cycle, RequestResponseCycle) else None
+
+
+def has_arrived(send: object) -> bool:
+    """Return whether the body of a request is known to have arrived, so that reading it does not wait."""
+    cycle = _cycle_of(send)
+    return cycle is not None and not cycle.more_body
 
 
 class Backpressure:

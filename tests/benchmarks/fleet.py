@@ -76,7 +76,7 @@ def measure(run: Run) -> Iterator[Figure]:
         yield ratio(NAME, f"memory of the client, {form} / pandas", memory, form, "snapshot", "MB", at_most(most))
     # Only the last ones, because a process still requests memory from the system for its first few.
     both = {"naive": samples["naive"], "cached snapshot": cached["snapshot"][-rounds:]}
-    yield ratio(NAME, "naive loop / cached snapshot", both, "naive", "cached snapshot", "s", at_least(350))
+    yield ratio(NAME, "naive loop / cached snapshot", both, "naive", "cached snapshot", "s", at_least(400))
     yield ratio(NAME, "snapshot, cached / the same bytes from a file", cached, "snapshot", "file", "s", at_most(3))
     for form in _MOST_MEMORY:
         yield ratio(NAME, f"snapshot, cached: {form} / pandas", cached, form, "snapshot", "s", at_most(1))

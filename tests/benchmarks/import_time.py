@@ -9,9 +9,15 @@ which is its 40 models. The two libraries delay half of their imports (httpcore,
 first client and the first model. So their bare import is half of the client's time, and no module that only the SDK
 loads takes more than a few milliseconds.
 
-Changes that helped: no ``RootModel`` and no default that is a model, because each builds a validator, which searches
-all installed packages for plugins of pydantic; and lazy imports of rarely used parts. Without gain: own types instead
-of those of ``pydantic.types``, which ``pydantic.Field`` imports anyway.
+A server took 353 ms of CPU on a known file instead of 441, which is 1.95 instead of 2.40 times the import of its
+libraries (9 rounds, alternating on two loaded cores). Each of these steps saved 3 to 8 %: no garbage collection during
+the start, and no full collection at its end, which freed 1 % of the objects; routes that are not compiled for building
+URLs; httpcore and the simulator, which are imported when they are used; and validators that are built when they are
+used.
+
+Other changes that helped: no ``RootModel`` and no default that is a model, because each builds a validator, which
+searches all installed packages for plugins of pydantic; and lazy imports of rarely used parts. Without gain: own types
+instead of those of ``pydantic.types``, which ``pydantic.Field`` imports anyway.
 """
 
 from __future__ import annotations

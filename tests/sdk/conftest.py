@@ -27,7 +27,7 @@ from mirror_sdk import AsyncMirrorClient, MirrorClient, Simulator
 from mirror_sdk.cli import main
 from mirror_server.config import Settings
 from mirror_server.hooks import read_settings
-from mirror_server.notifications.webhooks import LOOPBACK
+from mirror_server.notifications.webhook_limits import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope

@@ -26,7 +26,7 @@ from mirror_server import hooks
 from mirror_server.core.commands import Command
 from mirror_server.core.timestamps import Instant
 from mirror_server.hooks import call_installed, extends, open_database, read_settings
-from mirror_server.notifications.webhooks import LOOPBACK
+from mirror_server.notifications.webhook_limits import LOOPBACK
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import Scope

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from mirror_sdk.wire.device_object import Revision
 from mirror_sdk.wire.model import write_timestamp
@@ -98,7 +98,9 @@ class PagedRequest(NamedTuple):
     revision: Revision
 
 
-_CURSOR: TypeAdapter[tuple[PagedRequest, Position]] = TypeAdapter(tuple[PagedRequest, Position])
+_CURSOR: TypeAdapter[tuple[PagedRequest, Position]] = TypeAdapter(
+    tuple[PagedRequest, Position], config=ConfigDict(defer_build=True)
+)
 
 
 def request_of(selection: HistorySelection) -> str:

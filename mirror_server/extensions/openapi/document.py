@@ -21,7 +21,7 @@ from mirror_sdk.wire.notifications import NotificationMessage
 from mirror_sdk.wire.paths import PATH_PATTERN
 from mirror_server import __version__
 from mirror_server.extensions.openapi.docstrings import meanings_of_attributes, prose, summary_and_meaning
-from mirror_server.notifications.webhooks import LIMIT_SECONDS
+from mirror_server.notifications.webhook_limits import LIMIT_SECONDS
 from mirror_server.views.description import (
     TEXT,
     BodySpec,

@@ -10,7 +10,6 @@ from flask import Response, g, request
 from mirror_sdk.wire.routes import MAX_HOLD_SECONDS, REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.postgresql.forwarding import Call, Forwarder, Reply, leader_changed
-from mirror_server.service.keys import sent_secret_hash
 from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import CALLER, read_raw_body, request_id
 
@@ -45,7 +44,7 @@ def forward(forwarder: Forwarder, environ: WSGIEnvironment, *, is_poll: bool) ->
         headers=[["content-type", request.headers.get("Content-Type", "")], request_id_header],
         address=request.remote_addr or "",
         body=base64.b64encode(read_raw_body()).decode(),
-        secret_hash=sent_secret_hash(request.headers.get("Authorization")).hex(),
+        secret_hash=g.secret_hash.hex(),
     )
     call_id, future = forwarder.forward(call)
     return DeferredResponse(

@@ -23,7 +23,7 @@ from mirror_server.extensions.options import stop_with_stdin
 from mirror_server.extensions.simulator import demo_key
 from mirror_server.extensions.simulator.demo_key import DemoKey
 from mirror_server.hooks import call_installed, read_settings, setting_classes
-from mirror_server.notifications.webhooks import LOOPBACK
+from mirror_server.notifications.webhook_limits import LOOPBACK
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
 from mirror_server.store.database import Database, location_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flask import Blueprint, Response
 
@@ -18,13 +18,15 @@ from mirror_sdk.wire.simulator import (
     SimulatorResourceBody,
 )
 from mirror_server.core.errors import ApiError
-from mirror_server.extensions.simulator.control import SimulatorControl
 from mirror_server.service.keys import Scope
 from mirror_server.views import serialize
 from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.description import ResponseSpec, described, json_of
 from mirror_server.views.requests import leader_only, read_body, read_path, requires, services
 from mirror_server.views.responses import empty_response, json_response, when_read
+
+if TYPE_CHECKING:
+    from mirror_server.extensions.simulator.control import SimulatorControl
 
 T = TypeVar("T")
 
@@ -169,6 +171,9 @@ def advance_clock() -> Response:
 
 
 def _control() -> SimulatorControl:
+    # Imported here, because most servers have no simulated devices.
+    from mirror_server.extensions.simulator.control import SimulatorControl  # noqa: PLC0415
+
     try:
         return services().part(SimulatorControl)
     except LookupError:

@@ -150,6 +150,7 @@ class SqliteBackend:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
         self._idle_readers: list[_Reader] = []
+        self._has_savepoint = False
 
     process_id = "the only one"
     is_shared = False
@@ -159,14 +160,16 @@ class SqliteBackend:
         """Begin a write transaction. SQLite allows only one at a time, so the conflict keys are not needed."""
         # If another process writes after a transaction started with a read, the transaction fails when it writes.
         self._connection.execute("BEGIN IMMEDIATE")
-        self._connection.execute("SAVEPOINT work")
+        self._has_savepoint = False
 
     def begin_work(self) -> None:
         """Begin a part of the transaction that can be rolled back separately."""
         # The savepoint of the previous work is released first. In a nested savepoint, SQLite would keep a copy of
         # every page that changes afterwards.
-        self._connection.execute("RELEASE work")
+        if self._has_savepoint:
+            self._connection.execute("RELEASE work")
         self._connection.execute("SAVEPOINT work")
+        self._has_savepoint = True
 
     def undo_work(self) -> None:
         """Roll back the current part of the transaction."""

@@ -28,7 +28,7 @@ def no_long_polls_or_callbacks(monkeypatch):
     async def take(*_):
         """Replace the webhook's URL check, since generated URLs could lead anywhere."""
 
-    monkeypatch.setattr("mirror_server.notifications.webhooks.WebhookCaller.put", take)
+    monkeypatch.setattr("mirror_server.notifications.webhook_caller.WebhookCaller.put", take)
     monkeypatch.setattr("mirror_server.views.notifications.DEFAULT_HOLD_SECONDS", 0)
     if "streams" in installed():
         monkeypatch.setattr("mirror_server.extensions.streams.event_stream._LONGEST_SECONDS", 0)

@@ -40,10 +40,10 @@ class Demo:
 
     def admits(self, key: str, at: int = NOW) -> bool:
         try:
-            _, scopes = Authenticator(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
+            identity = Authenticator(self.database, 1000, now=lambda: at).authenticate(f"Bearer {key}", lambda: "")
         except ApiError:
             return False
-        return scopes == frozenset(Scope)
+        return identity.scopes == frozenset(Scope)
 
     def all_keys(self) -> list[stored_keys.StoredKey]:
         return self.database.query(stored_keys.list_all)

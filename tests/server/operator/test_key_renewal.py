@@ -53,11 +53,12 @@ class Door:
     def admits(self, key: str) -> bool:
         header = f"Bearer {key}"
         try:
-            app_id, _ = self.authenticator.authenticate(header, lambda: "", self.database.version())
+            identity = self.authenticator.authenticate(header, lambda: "", self.database.version())
         except ApiError:
-            return self.authenticator.still_admits(header)
-        assert self.authenticator.still_admits(header)
-        assert app_id == app_of(key)
+            former = keys.Identity(app_of(key), frozenset(), keys.hash_of(keys.parse_key(key)[1]))
+            return self.authenticator.still_admits(former)
+        assert self.authenticator.still_admits(identity)
+        assert identity.app_id == app_of(key)
         return True
 
 

@@ -14,7 +14,7 @@ from waits import wait_until
 
 from mirror_sdk.wire.channel import CallbackRegistration, Channel
 from mirror_server.core.errors import ApiError
-from mirror_server.notifications.webhooks import LOOPBACK, is_allowed_address
+from mirror_server.notifications.webhook_limits import LOOPBACK, is_allowed_address
 
 CALLBACK = "/v2/notification/callback"
 PULL = "/v2/notification/pull"
