@@ -5,6 +5,7 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from mirror_server.core.timestamps import Instant
@@ -173,9 +174,10 @@ def entry_json(entry: LogEntry, extras: MessageExtras) -> Any:
     if extras.include_seq:
         body = {**body, "seq": entry.seq}
     dropped = _dropped_members(entry.kind, extras)
-    return {name: value for name, value in body.items() if name not in dropped}
+    return {name: value for name, value in body.items() if name not in dropped} if dropped else body
 
 
+@cache  # A message can have thousands of entries.
 def _dropped_members(kind: str, extras: MessageExtras) -> set[str]:
     dropped = set() if extras.include_uid else {"uid"}
     if kind not in _ANNOUNCED:

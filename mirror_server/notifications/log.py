@@ -42,10 +42,10 @@ MAX_BYTES = 4 * 1024 * 1024
 The event loop encodes a message in one step, so all other requests wait during this time.
 """
 
-_RETAINED_SHARE = 0.9
+_RETAINED_SHARE = 0.98
 """The fraction of a full log that remains after a deletion.
 
-Without this margin, every new entry would cause a deletion.
+Without this margin, every new entry would cause a deletion. With a larger one, a deletion would delay other writes.
 """
 
 _LAST_PART_COUNT = 1 << 48

@@ -5,7 +5,7 @@ Each application has one log and at most one webhook.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -176,15 +176,26 @@ def drop_older(session: Session, older_than: Instant) -> None:
         _delete_up_to(session, app_id, last_seq if first_seq is None else first_seq - 1)
 
 
+_SIZES = "SELECT seq, length(body) FROM notifications WHERE app_id = :app_id AND seq > :after ORDER BY seq LIMIT 1000"
+
+
 def drop_bytes(session: Session, app_id: str, surplus_bytes: int) -> None:
     """Delete the oldest entries of a log, at least ``surplus_bytes`` in total."""
-    seq = session.scalar(
-        "SELECT min(seq) FROM (SELECT seq, sum(length(body)) OVER (ORDER BY seq) AS total"
-        " FROM notifications WHERE app_id = :app_id) AS running WHERE total >= :surplus_bytes",
-        app_id=app_id,
-        surplus_bytes=surplus_bytes,
-    )
-    _delete_up_to(session, app_id, seq)
+    dropped_bytes = 0
+    for seq, size in _oldest_sizes(session, app_id):
+        dropped_bytes += size
+        if dropped_bytes >= surplus_bytes:
+            _delete_up_to(session, app_id, seq)
+            return
+
+
+def _oldest_sizes(session: Session, app_id: str) -> Iterator[tuple[int, int]]:
+    """Yield the number and the size of each entry of a log, the oldest first."""
+    after = 0
+    # In parts, because a database computes running totals for the complete log, which delays all other writes.
+    while rows := session.rows(_SIZES, app_id=app_id, after=after):
+        yield from ((seq, size) for seq, size in rows)
+        after = rows[-1][0]
 
 
 def _delete_up_to(session: Session, app_id: str, seq: int) -> None:

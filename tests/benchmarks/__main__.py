@@ -22,6 +22,7 @@ from typing import Any
 import click
 import device_object
 import fleet
+import full_log
 import growth
 import history
 import import_time
@@ -49,6 +50,7 @@ BENCHMARKS: dict[str, Callable[[Run], Iterator[Figure]]] = {
         polls,
         fleet,
         growth,
+        full_log,
         history,
         processes,
         import_time,
@@ -97,6 +99,7 @@ def main(names: tuple[str, ...], folder: Path | None, result: Path | None, **siz
     polls          open long polls: memory, and time to wake them
     fleet          the table of a fleet: time and memory
     growth         costs that must not grow with the fleet, log or rules
+    full_log       a full notification log at a high rate, with slow readers
     history        costs of storing and reading a history
     processes      capacity of several server processes on PostgreSQL
     import_time    time to import the client and to start the commands

@@ -1,6 +1,7 @@
 """A mirror whose devices run in its own process, at the interface of a device backend.
 
-Arguments: the database and, optionally, for how many seconds to store a history. It reads and writes lines of JSON.
+Arguments: the database and, optionally, further settings of the server as ``name=number``. It reads and writes lines of
+JSON.
 Events of devices go to :class:`mirror_server.service.devices.DeviceService`, as from a device backend, so no figure
 includes the protocol between device and server.
 """
@@ -71,6 +72,33 @@ class DeviceSide:
             **_times(taken),
             "worst_ms": 1000 * max(taken),
             "wal_bytes": largest_wal,
+        }
+
+    def report(self, device_ids: list[str], paths: list[str], seconds: float, rate: int) -> dict[str, float]:
+        """Submit observations at a rate, all resources of a device together.
+
+        A value is the time of its submission in milliseconds of the monotonic clock.
+        """
+        groups, names = max(1, int(seconds * rate / len(paths))), cycle(device_ids)
+
+        def group() -> Any:
+            content, now = Content(f"{time.monotonic_ns() / 1e6:.3f}".encode()), self._services.clock.now()
+            name = next(names)
+            return self._services.devices.observed([Observation(name, path, content, now) for path in paths])
+
+        def go_on(began: float, begun: int) -> bool:
+            time.sleep(max(0.0, began + begun * len(paths) / rate - time.perf_counter()))
+            return begun < groups
+
+        cpu_seconds = time.process_time()
+        # Devices do not wait for each other, so the number of groups in flight is not limited.
+        taken, took = _keep_busy(group, groups, go_on)
+        return {
+            "count": groups * len(paths),
+            "rate": groups * len(paths) / took,
+            "cpu_us": 1e6 * (time.process_time() - cpu_seconds) / groups / len(paths),
+            "p99_ms": 1000 * percentile(taken, 0.99),
+            "worst_ms": 1000 * max(taken),
         }
 
     def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
@@ -161,13 +189,9 @@ def _keep_busy(
 def main() -> None:
     # Standard output is for the responses.
     configure("console", sys.stderr, access_log=False)
-    settings = read_settings(
-        database_url=sys.argv[1],
-        simulate=0,
-        keep_log_bytes=_LOG_BYTES,
-        max_parked_polls=100_000,
-        keep_history_seconds=float(sys.argv[2]) if sys.argv[2:] else None,
-    )
+    usual = {"simulate": 0, "keep_log_bytes": _LOG_BYTES, "max_parked_polls": 100_000}
+    given = {name: int(number) for name, number in (option.split("=") for option in sys.argv[2:])}
+    settings = read_settings(database_url=sys.argv[1], **(usual | given))
     listener = listen("127.0.0.1", 0)
     services = Services(settings)
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)

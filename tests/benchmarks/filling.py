@@ -41,10 +41,12 @@ class Filled:
         return Path(self.url.removeprefix("sqlite:///"))
 
 
-def fill(where: Path | str, *, device_count: int, resource_count: int, log_entries: int = 0) -> Filled:
+def fill(
+    where: Path | str, *, device_count: int, resource_count: int, log_entries: int = 0, subscribed_count: int = 1
+) -> Filled:
     """Store a fleet whose devices report numbers, in a new file or at the URL of a database.
 
-    The application of the key is subscribed to the first resource of each device.
+    The application of the key is subscribed to the first ``subscribed_count`` resources of each device.
     """
     url = where if isinstance(where, str) else f"sqlite:///{where}"
     names = tuple(f"{number:032x}" for number in range(device_count))
@@ -56,14 +58,23 @@ def fill(where: Path | str, *, device_count: int, resource_count: int, log_entri
         database.write(lambda session: logs.create(session, app_id))
         for begin in range(0, device_count, _DEVICES_A_TRANSACTION):
             some = names[begin : begin + _DEVICES_A_TRANSACTION]
-            database.write(partial(_put_devices, names=some, paths=paths, app_id=app_id, now=now))
+            put = partial(_put_devices, names=some, paths=paths, subscribed=paths[:subscribed_count])
+            database.write(partial(put, app_id=app_id, now=now))
         for begin in range(0, log_entries, _ENTRIES_A_TRANSACTION):
             count = min(_ENTRIES_A_TRANSACTION, log_entries - begin)
             database.write(partial(_log, names=names, path=paths[0], app_id=app_id, count=count, now=now))
     return Filled(url, key, names, paths)
 
 
-def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, ...], app_id: str, now: int) -> None:
+def _put_devices(
+    session: Session,
+    *,
+    names: tuple[str, ...],
+    paths: tuple[str, ...],
+    app_id: str,
+    subscribed: tuple[str, ...],
+    now: int,
+) -> None:
     random_ = random.Random(names[0])
     announced = [AnnouncedResource(path, "", "text/plain", observable=True) for path in paths]
     for name in names:
@@ -84,8 +95,9 @@ def _put_devices(session: Session, *, names: tuple[str, ...], paths: tuple[str, 
                 for path in paths
             ],
         )
-        subscriptions.put_single(session, app_id, name, paths[0])
-        subscriptions.accepted(session, name, paths[0], now)
+        for path in subscribed:
+            subscriptions.put_single(session, app_id, name, path)
+            subscriptions.accepted(session, name, path, now)
 
 
 def _device(name: str, now: int) -> DeviceRow:

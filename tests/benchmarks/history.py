@@ -18,7 +18,7 @@ from run_settings import Run
 from serving import copy, database_path, devices_in, observation_rate
 
 NAME = "history"
-_RETENTION_SECONDS = "86400"
+_RETENTION = "keep_history_seconds=86400"
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -26,7 +26,7 @@ def measure(run: Run) -> Iterator[Figure]:
     cores = run.cores.one
     kept = copy(run, filled, "with-history")
     with ExitStack() as stack:
-        _, with_history = stack.enter_context(devices_in(run, kept, cores, _RETENTION_SECONDS))
+        _, with_history = stack.enter_context(devices_in(run, kept, cores, _RETENTION))
         _, without = stack.enter_context(devices_in(run, copy(run, filled, "without-history"), cores))
 
         kinds = {

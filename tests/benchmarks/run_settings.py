@@ -54,6 +54,8 @@ class Scale:
         "Number of entries of a long notification log. Used by growth, loop_holds and malicious.",
         click.IntRange(min=10),
     )
+    log_rate: int = _option(10_000, "Observations per second into one notification log. Used by full_log.")
+    log_seconds: float = _option(60.0, "Seconds of observations. Used by full_log.", click.FloatRange(min=1))
     rules: int = _option(1000, "Number of presubscription rules. Used by growth.", click.IntRange(10, 1024))
     registrations: int = _option(10_000, "Number of devices that register. Used by growth.", click.IntRange(min=10))
     fleet: int = _option(10_000, "Number of devices in the table of a fleet. Used by fleet and history.")

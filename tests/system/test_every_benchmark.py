@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = (
     "--rounds 1 --seconds 0.1 --connections 2 --devices 5 --resources 3 --in-flight 4 --batch 5 --polls 20"
     " --events 3 --calls 3 --growth 5,10 --log-entries 20 --rules 10 --registrations 10 --fleet 10 --loop-devices 5"
-    " --flood-mib 1 --deaf 2 --coap-devices 5 --coap-registrations 10"
+    " --log-rate 400 --log-seconds 4 --flood-mib 1 --deaf 2 --coap-devices 5 --coap-registrations 10"
     " --widget-devices 12 --points 20 --widget-runs 2"
 )
 FIGURES = {
@@ -26,6 +26,7 @@ FIGURES = {
     "polls": 6,
     "fleet": 9,
     "growth": 41,
+    "full_log": 15,
     "history": 10,
     "processes": 9,
     "import_time": 5,

@@ -6,8 +6,10 @@ A reader with a position gets number, time and device of each entry, the instant
 import itertools
 import threading
 import uuid
+from functools import partial
 
 import orjson
+import pytest
 from resource_paths import TEMPERATURE
 
 from mirror_server.service import keys
@@ -85,6 +87,48 @@ def test_entry_larger_than_the_limit_does_not_stop_the_log(new_server):
     cursor, gap, count = position(small, key)
     assert cursor == 4
     assert gap == f"1-{4 - count}"
+
+
+def fill(session, count):
+    """Create a log with entries of ten bytes."""
+    logs.create(session, "app")
+    entries = [("device", b"0123456789")] * count
+    logs.append(session, "app", entries, kind="notifications", at=0, read_seq=0)
+
+
+def test_deletion_of_thousands_of_entries_stops_at_the_requested_size(server):
+    database = server.services.database
+
+    def work(session):
+        fill(session, 3000)
+        logs.drop_bytes(session, "app", 20_005)
+        stored_bytes = session.scalar("SELECT stored_bytes FROM logs WHERE app_id = 'app'")
+        return stored_bytes, logs.read(session, "app", 0, 1, 1)
+
+    stored_bytes, (last_seq, [(first_seq, *_)]) = database.write(work)
+    assert (stored_bytes, first_seq, last_seq) == (9990, 2002, 3000)
+
+
+@pytest.mark.sqlite
+def test_deletion_from_a_full_log_is_equally_fast_for_a_longer_log(server):
+    database = server.services.database
+    connection = database.backend._connection
+    steps = []
+
+    def work(session, count):
+        fill(session, count)
+        taken = []
+        connection.set_progress_handler(lambda: taken.append(1), 100)
+        logs.drop_bytes(session, "app", 500)
+        connection.set_progress_handler(None, 0)
+        steps.append(len(taken))
+        session.run("DELETE FROM logs WHERE app_id = 'app'")
+        session.run("DELETE FROM notifications WHERE app_id = 'app'")
+
+    for count in (2000, 10_000):
+        database.write(partial(work, count=count))
+    shorter, longer = steps
+    assert longer < 1.5 * shorter
 
 
 def test_each_entry_has_number_time_and_device(server, key, device):
