@@ -1,0 +1,119 @@
+"""Queries: they are planned without rows, checked, and then run with the rows that they need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, get_args
+
+import duckdb
+import pyarrow as pa
+
+from mirror_sdk._arguments import SqlFormat, count
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.sql.result import convert_result, explanation
+from mirror_sdk.sql.source import ViewSource
+from mirror_sdk.sql.statement import FunctionCall, check_statement, nearest_name, rewrite
+from mirror_sdk.sql.views import Scans, View
+from mirror_sdk.wire.model import write_timestamp
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
+
+_SETTINGS: dict[str, Any] = {
+    "enable_external_access": False,
+    "autoload_known_extensions": False,
+    "autoinstall_known_extensions": False,
+    "python_enable_replacements": False,
+    # A query must not write files to the current folder.
+    "temp_directory": "",
+}
+_CLOCK_MACROS = {
+    "now": "now",
+    "current_timestamp": "now",
+    "get_current_timestamp": "now",
+    "transaction_timestamp": "now",
+    "today": "now::date",
+    "current_date": "now::date",
+    "localtimestamp": "now::timestamp",
+    "current_localtimestamp": "now::timestamp",
+    "localtime": "now::time",
+    "current_localtime": "now::time",
+    "current_time": "now::timetz",
+    "get_current_time": "now::timetz",
+}
+"""The functions of DuckDB that return the current time, and their expressions for a time ``now``."""
+
+
+def run_query(
+    query: str, source: ViewSource, *, as_: SqlFormat, explain: bool, max_rows: int
+) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
+    """Run a query and return its result; see ``client.sql()``.
+
+    Raises:
+        InvalidValue: The query is not valid, or would fetch too many rows.
+    """
+    most = count("max_rows", max_rows)
+    if most is None or as_ not in get_args(SqlFormat):
+        raise InvalidValue(f"as_={as_!r} must be one of 'pandas', 'arrow', 'polars' or 'duckdb', and max_rows a number")
+    if not isinstance(query, str):
+        raise TypeError(f"query={query!r} must be a str")
+    now = source.now()
+    scans = Scans(source, most)
+    with closing(duckdb.connect(config=_SETTINGS)) as connection, _described(scans, source), closing(scans):
+        _prepare(connection, now)
+        _register(connection, source, scans)
+        check_statement(connection, query)
+        text, calls = rewrite(connection, query, source, lambda: now)
+        _register_calls(connection, source, scans, calls)
+        # The plan needs no rows, because the scans do not depend on them.
+        connection.execute(text).fetchall()
+        if explain:
+            return convert_result(explanation(source, scans.planned), _metadata(source, now), [], as_=as_)
+        scans.start()
+        table = connection.sql(text).to_arrow_table()
+    schemas = [{**source.views, **source.functions}[scan.view] for scan in scans.planned]
+    return convert_result(table, _metadata(source, now), schemas, as_=as_)
+
+
+def _prepare(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
+    connection.execute("set TimeZone = 'UTC'")
+    constant = f"timestamptz '{write_timestamp(now)}'"
+    for name, expression in _CLOCK_MACROS.items():
+        connection.execute(f"create macro {name}() as {expression.replace('now', f'({constant})')}")
+    connection.execute("set lock_configuration = true")
+
+
+def _register(connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: Scans) -> None:
+    for name, schema in source.views.items():
+        connection.register(name, View(name, schema, scans))
+
+
+def _register_calls(
+    connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: Scans, calls: list[FunctionCall]
+) -> None:
+    for call in calls:
+        connection.register(call.view, View(call.function, source.functions[call.function], scans, call.instants))
+
+
+def _metadata(source: ViewSource, now: datetime) -> Mapping[str, object]:
+    return {"taken_at": write_timestamp(now), "server": source.server}
+
+
+@contextmanager
+def _described(scans: Scans, source: ViewSource) -> Iterator[None]:
+    """Convert the errors of DuckDB, whose message has the position in the query."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if scans.error is not None:
+            raise scans.error from None
+        raise InvalidValue(nearest_name(str(error), source)) from error
+    except pa.ArrowException:
+        if scans.error is not None:
+            raise scans.error from None
+        raise
