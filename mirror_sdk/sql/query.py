@@ -85,6 +85,10 @@ def _prepare(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
     constant = f"timestamptz '{write_timestamp(now)}'"
     for name, expression in _CLOCK_MACROS.items():
         connection.execute(f"create macro {name}() as {expression.replace('now', f'({constant})')}")
+    # With one argument, DuckDB subtracts it from the current date of this machine.
+    connection.execute(
+        f"create macro age(t) as system.main.age(({constant})::date::timestamptz, t), (a, b) as system.main.age(a, b)"
+    )
     connection.execute("set lock_configuration = true")
 
 

@@ -84,7 +84,8 @@ def convert_result(
         as_: The form.
     """
     if as_ == "duckdb":
-        return duckdb.connect(config={"python_enable_replacements": False}).from_arrow(table)
+        # The connection of the module exists as long as the relation, and it can join the relation with other tables.
+        return duckdb.from_arrow(table)
     import_locked(table_module(as_))
     fields = {field.name: field for schema in reversed(schemas) for field in schema}
     columns = [_typed(column, fields.get(name)) for name, column in zip(table.column_names, table.columns, strict=True)]

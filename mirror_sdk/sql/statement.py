@@ -49,15 +49,15 @@ def check_statement(connection: duckdb.DuckDBPyConnection, query: str) -> None:
         duckdb.Error: The query cannot be parsed.
     """
     statements = connection.extract_statements(query)
+    pivot = "; a pivot needs the list of its columns: on COLUMN in (VALUES)" if "pivot" in query.lower() else ""
     if len(statements) != 1:
         count = "no statement" if not statements else f"{len(statements)} statements"
-        pivot = "; a pivot needs the list of its columns: on COLUMN in (VALUES)" if "pivot" in query.lower() else ""
         raise InvalidValue(f"the query has {count}; {_READING}{pivot}")
     kind = statements[0].type
     if kind == duckdb.StatementType.EXPLAIN:
         raise InvalidValue("explain is not supported; pass explain=True (--explain) to see what the query fetches")
     if kind != duckdb.StatementType.SELECT:
-        raise InvalidValue(f"the query is a statement of the kind {kind.name}; {_READING}")
+        raise InvalidValue(f"the query is a statement of the kind {kind.name}; {_READING}{pivot}")
     if statements[0].named_parameters:
         names = ", ".join(sorted(statements[0].named_parameters))
         raise InvalidValue(f"the query has parameters ({names}); write the values into the query")
