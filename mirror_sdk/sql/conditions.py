@@ -44,7 +44,11 @@ def conditions_of(expression: Any) -> tuple[Conditions, frozenset[str] | None]:
     except (LookupError, TypeError, ValueError, pa.ArrowException):
         # The serialized form of expressions is not documented. Without conditions, more rows are fetched.
         return {}, None
-    return _conditions(tree), frozenset(_fields(tree))
+    conditions = _conditions(tree)
+    if "path" in conditions:
+        # A mistyped path would otherwise not limit the rows, because it cannot be sent as a pattern.
+        conditions["path"] = frozenset(filter(_may_be_path, conditions["path"]))
+    return conditions, frozenset(_fields(tree))
 
 
 def points_of(intervals: Intervals) -> list[Any] | None:
@@ -65,18 +69,22 @@ def patterns_of(intervals: Intervals) -> list[str] | None:
     for low, high in sorted(intervals, key=str):
         if low is not None and low == high:
             patterns.append(low)
-        elif low is not None and high == text_after(low):
+        elif low is not None and high is not None and high == text_after(low):
             patterns.append(f"{low}*")
         else:
             return None
-    # A resource path has neither of these. Such a pattern is not valid, and the service would reject it.
-    usable = all(one.startswith("/") and "*" not in one[:-1] for one in patterns)
-    return patterns if usable else None
+    return patterns
 
 
 def text_after(prefix: str) -> str | None:
     """Return the first string after all strings with a prefix, or ``None`` if the prefix is not plain ASCII."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix.isascii() and prefix.isprintable() and prefix else None
+
+
+def _may_be_path(interval: tuple[Any, Any]) -> bool:
+    low, high = interval
+    is_limited = low is not None and high is not None and high in {low, text_after(low)}
+    return not is_limited or (low.startswith("/") and "*" not in low)
 
 
 def period_of(intervals: Intervals | None) -> tuple[datetime | None, datetime | None]:

@@ -41,7 +41,7 @@ class Scans:
         Raises:
             InvalidValue: The query would fetch too many rows.
         """
-        counts = [(scan, self._source.expected_rows(scan) or 0) for scan in self.planned]
+        counts = [(scan, self._source.expected_rows(scan) or 0) for scan in self.planned if not scan.is_empty]
         if sum(count for _, count in counts) > self._max_rows:
             raise self._too_many(max(counts, key=lambda one: one[1])[0], sum(count for _, count in counts))
         self._is_planning = False

@@ -156,6 +156,7 @@ SENT = [
     ("from history where lower(path) = '/3303/0/5700'", "all rows"),
     ("from history where path = '/1/2/3' or value_num > 3", "all rows"),
     ("from device_events where device_id = 'x'", "device_id=x"),
+    ("from history where path = '3303/0/5700'", "nothing"),
 ]
 
 
