@@ -1220,7 +1220,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         >>> (await client.sql("from state where path = '/3303/0/5700'", explain=True))["fetched"].tolist()
         ['path=/3303/0/5700']
         """
-        await import_in_thread("mirror_sdk.sql", "mirror_sdk.client_groups.async_service_views")
+        await import_in_thread("mirror_sdk.sql.query", "mirror_sdk.client_groups.async_service_views")
         from mirror_sdk.client_groups.async_service_views import AsyncServiceViews, service_now
         from mirror_sdk.sql.query import run_query
         from mirror_sdk.sql.streams import loop_functions

@@ -1208,7 +1208,7 @@ class MirrorClient(WithAttributeSuggestions):
         >>> client.sql("from state where path = '/3303/0/5700'", explain=True)["fetched"].tolist()
         ['path=/3303/0/5700']
         """
-        import_locked("mirror_sdk.sql", "mirror_sdk.client_groups.service_views")
+        import_locked("mirror_sdk.sql.query", "mirror_sdk.client_groups.service_views")
         from mirror_sdk.client_groups.service_views import ServiceViews, service_now
         from mirror_sdk.sql.query import run_query
         from mirror_sdk.sql.streams import thread_functions

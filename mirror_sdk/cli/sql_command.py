@@ -56,7 +56,7 @@ def sql(
     if parquet is not None and form is not None:
         raise click.UsageError(f"--parquet and --{form} cannot be combined; remove one of them")
     # The error for a missing package comes before any request.
-    import_locked("mirror_sdk.sql")
+    import_locked("mirror_sdk.sql.query")
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal, Unpack, overload
 
 import pandas as pd
 
-from mirror_sdk._arguments import InstantLike, SqlFormat, TableFormat, count, table_module
+from mirror_sdk._arguments import InstantLike, TableFormat, count, table_module
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._fork import import_locked
-from mirror_sdk._protocol.defaults import DEFAULT_MAX_ROWS
 from mirror_sdk.arrow_tables.columns import documented, table_metadata, to_table
 from mirror_sdk.arrow_tables.events import EVENTS_RAW_SCHEMA, EVENTS_SCHEMA
 from mirror_sdk.device_lookup import DevicesLike
@@ -26,17 +25,18 @@ from mirror_sdk.recording.recorded_history import history
 from mirror_sdk.recording.recording_content import RecordingContent, read_content
 from mirror_sdk.recording.row_selection import RowSelection, names_in, select
 from mirror_sdk.recording.state_at_instant import RecordedValues, recorded_values
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.table_formats import convert_tables
 
 if TYPE_CHECKING:
-    import duckdb
     import polars as pl
 
     from mirror_sdk.arrow_tables.arrow_types import ArrowTable
     from mirror_sdk.recording.table_options import RecordedHistoryOptions, RecordedStateOptions
+    from mirror_sdk.sql.source import ViewSource
 
 
-class Recording:
+class Recording(Queryable):
     """A recording in a folder. Every method reads the files again, so its result includes the newest events.
 
     Every method raises :class:`~mirror_sdk.RecordingDamaged` if a file is damaged. The message names the file. If the
@@ -369,27 +369,9 @@ class Recording:
         complete = values.is_complete(content.spans, first, last)
         return convert_tables(*state_at_instant.changes(values, first, last, complete=complete), as_=as_, tz=tz)
 
-    def sql(
-        self, query: str, *, explain: bool = False, max_rows: int = DEFAULT_MAX_ROWS, as_: SqlFormat = "pandas"
-    ) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
-        """Return the result of a SQL query on the recording; see :meth:`mirror_sdk.MirrorClient.sql`.
-
-        The views are ``history``, ``events``, and ``state``, which is the state at the end of the recording. The table
-        functions are ``as_of(instant)`` and ``changes(begin, end)``. ``now()`` is the end of the recording. All files
-        are read, regardless of the conditions.
-
-        Raises:
-            ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
-            InvalidValue: The query is not valid, does more than read, or reads more than ``max_rows`` rows.
-
-        >>> with client.record(folder / "run.parquet", paths=["/3303/*"], subscribe=True) as recorder:
-        ...     simulator.set_value("station-01", "/3303/0/5700", 22.5)
-        >>> recorder.recording.sql("select max(value_num) as highest from history")["highest"].tolist()
-        [22.5]
-        """
-        import_locked("mirror_sdk.sql")
+    def _views(self) -> ViewSource:
+        import_locked("mirror_sdk.recording.recorded_views")
         from mirror_sdk.recording.recorded_views import ReadView, RecordedViews
-        from mirror_sdk.sql.query import run_query
 
         now = read_content(self.path).now()
         readers: dict[str, ReadView] = {
@@ -399,8 +381,7 @@ class Recording:
             "as_of": lambda instants, paths: self.as_of(instants[0], paths=paths, as_="arrow"),
             "changes": lambda instants, paths: self.changes(instants[0], [*instants, now][1], paths=paths, as_="arrow"),
         }
-        views = RecordedViews(readers, now, self._settings.server)
-        return run_query(query, views, as_=as_, explain=explain, max_rows=max_rows)
+        return RecordedViews(readers, now, self._settings.server)
 
     def _select(
         self, content: RecordingContent, devices: DevicesLike | None, paths: Sequence[str] | None

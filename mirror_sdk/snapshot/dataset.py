@@ -21,25 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
-from mirror_sdk._arguments import SqlFormat, instant
+from mirror_sdk._arguments import instant
 from mirror_sdk._file_version import file_fault
 from mirror_sdk._fork import import_locked
 from mirror_sdk._fsync import fsync
-from mirror_sdk._protocol.defaults import DEFAULT_MAX_ROWS
 from mirror_sdk.arrow_tables.columns import INSTANT
 from mirror_sdk.arrow_tables.device_batches import concatenated, reencoded
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.wire.model import JsonForm, plain
 
 if TYPE_CHECKING:
-    import duckdb
     import pandas as pd
-    import polars as pl
 
-    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
+    from mirror_sdk.sql.source import ViewSource
 
 _LIST = "_snapshot.json"
 _VERSION: Final = 1
@@ -74,7 +72,7 @@ class _Contents(BaseModel):
     files: list[DatasetFile]
 
 
-class SnapshotDataset(JsonForm):
+class SnapshotDataset(JsonForm, Queryable):
     """A dataset written by ``client.fleet.dataset()``.
 
     pandas, Arrow and Dask can read the folder without this class. The class checks that the dataset is complete, and
@@ -169,29 +167,13 @@ class SnapshotDataset(JsonForm):
         """
         return read_parquet(self.path)
 
-    def sql(
-        self, query: str, *, explain: bool = False, max_rows: int = DEFAULT_MAX_ROWS, as_: SqlFormat = "pandas"
-    ) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
-        """Return the result of a SQL query on ``state`` and ``drift``; see :meth:`mirror_sdk.MirrorClient.sql`.
-
-        ``now()`` is the time of the snapshot.
-
-        Raises:
-            ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
-            InvalidValue: The query is not valid, does more than read, or reads more than ``max_rows`` rows.
-
-        >>> dataset = client.fleet.dataset(folder / "fleet")
-        >>> dataset.sql("select count(*) as n from state where path like '/3311/%'")["n"].tolist()
-        [2]
-        """
+    def _views(self) -> ViewSource:
         import_locked("mirror_sdk.sql.dataset")
         from mirror_sdk.sql.dataset import DatasetViews
-        from mirror_sdk.sql.query import run_query
 
         # The snapshot of an empty fleet may have no timestamp.
         taken_at = instant("taken_at", self.metadata.get("taken_at") or utc_now(), utc_now)
-        views = DatasetViews(self.paths, self.metadata, taken_at)
-        return run_query(query, views, as_=as_, explain=explain, max_rows=max_rows)
+        return DatasetViews(self.paths, self.metadata, taken_at)
 
     def _check(self, name: str, rows: int) -> None:
         try:

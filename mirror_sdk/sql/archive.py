@@ -6,34 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from mirror_sdk._arguments import SqlFormat
-from mirror_sdk._protocol.defaults import DEFAULT_MAX_ROWS
 from mirror_sdk.arrow_tables.history import HISTORY_SCHEMA, history_of_batch
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import utc_now
 from mirror_sdk.sql.conditions import expression_of
-from mirror_sdk.sql.query import run_query
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.sql.source import Scan
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
-
-    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
 
 _FILES = "day=*/devices-*.parquet"
 _LIMITED = ("device_id", "endpoint_name", "path", "changed_at")
 _BATCH_ROWS = 65_536
 
 
-class HistoryArchive:
+class HistoryArchive(Queryable):
     """The archive of a history, which ``mirror-server run --history-archive FOLDER`` writes.
 
     It contains the completed days, also of devices that no longer exist. The view ``history`` has the declared units
@@ -64,15 +54,8 @@ class HistoryArchive:
     def __repr__(self) -> str:
         return f"<HistoryArchive {self.path}>"
 
-    def sql(
-        self, query: str, *, explain: bool = False, max_rows: int = DEFAULT_MAX_ROWS, as_: SqlFormat = "pandas"
-    ) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
-        """Return the result of a SQL query on the view ``history``; see :meth:`mirror_sdk.MirrorClient.sql`.
-
-        Raises:
-            InvalidValue: The query is not valid, does more than read, or reads more than ``max_rows`` rows.
-        """
-        return run_query(query, self, as_=as_, explain=explain, max_rows=max_rows)
+    def _views(self) -> HistoryArchive:
+        return self
 
     def now(self) -> datetime:
         """Return the time of this machine."""
@@ -84,17 +67,20 @@ class HistoryArchive:
 
     def expected_rows(self, scan: Scan) -> int | None:
         """Return the number of rows of all files, or ``None`` if there are conditions."""
-        return None if scan.conditions else self._dataset().count_rows()
+        return None if scan.conditions else int(self._dataset().count_rows())
 
     def open(self, scan: Scan) -> Iterable[pa.Table]:
         """Return the rows of a scan while they are read."""
         return _read(self._dataset(), scan)
 
-    def _dataset(self) -> ds.Dataset:
+    def _dataset(self) -> Any:
+        # Imported here, because recordings import this package, and this import takes time.
+        import pyarrow.dataset as ds
+
         return ds.dataset(sorted(map(str, self.path.glob(_FILES))), format="parquet")
 
 
-def _read(dataset: ds.Dataset, scan: Scan) -> Iterator[pa.Table]:
+def _read(dataset: Any, scan: Scan) -> Iterator[pa.Table]:
     found = dataset.scanner(filter=expression_of(scan.conditions, _LIMITED), batch_size=_BATCH_ROWS)
     for batch in found.to_batches():
         if batch.num_rows:

@@ -7,7 +7,14 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-import duckdb
+# Imported first, because duckdb belongs to an optional extra: the error says how to install it.
+try:
+    import duckdb
+except ModuleNotFoundError as _error:
+    if _error.name != "duckdb":
+        raise
+    raise ImportError('SQL queries need duckdb: pip install "device-state-mirror[sql]"') from _error
+
 import pyarrow as pa
 
 from mirror_sdk._arguments import SqlFormat, count

@@ -87,7 +87,7 @@ def test_so_does_a_command_that_shows_one():
 
 
 @pytest.mark.parametrize(
-    "way", ["client.sql('select 1')", "asyncio.run(other.sql('select 1'))", "import mirror_sdk.sql"]
+    "way", ["client.sql('select 1')", "asyncio.run(other.sql('select 1'))", "import mirror_sdk.sql.query"]
 )
 def test_query_without_duckdb_raises_and_sends_no_request(way):
     ended = run(PROGRAM.format(missing=["duckdb"], ways=[way]))
