@@ -22,7 +22,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.result import convert_result, explanation
 from mirror_sdk.sql.source import ViewSource
 from mirror_sdk.sql.statement import FunctionCall, check_statement, nearest_name, rewrite
-from mirror_sdk.sql.views import Scans, View
+from mirror_sdk.sql.views import Scans, make_view
 from mirror_sdk.wire.model import write_timestamp
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ def _prepare(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
 
 def _register(connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: Scans) -> None:
     for name, schema in source.views.items():
-        connection.register(name, View(name, schema, scans))
+        connection.register(name, make_view(name, schema, scans))
 
 
 def _register_calls(
     connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: Scans, calls: list[FunctionCall]
 ) -> None:
     for call in calls:
-        connection.register(call.view, View(call.function, source.functions[call.function], scans, call.instants))
+        connection.register(call.view, make_view(call.function, source.functions[call.function], scans, call.instants))
 
 
 def _metadata(source: ViewSource, now: datetime) -> Mapping[str, object]:

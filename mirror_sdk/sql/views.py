@@ -88,8 +88,8 @@ class Scans:
         )
 
 
-class View(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
-    """A view, whose scans DuckDB requests as for any other pyarrow dataset.
+def make_view(name: str, schema: pa.Schema, scans: Scans, instants: tuple[datetime, ...] = ()) -> object:
+    """Return an object that can be registered in DuckDB.
 
     Args:
         name: The name of the view or of the table function.
@@ -97,9 +97,14 @@ class View(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         scans: The scans of the query.
         instants: The arguments of the table function.
     """
+    return _View(name, schema, scans, instants)
+
+
+class _View(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+    """A view, whose scans DuckDB requests as for any other pyarrow dataset."""
 
     # The base class has no constructor, and only DuckDB uses this object, by the two members below.
-    def __init__(self, name: str, schema: pa.Schema, scans: Scans, instants: tuple[datetime, ...] = ()) -> None:
+    def __init__(self, name: str, schema: pa.Schema, scans: Scans, instants: tuple[datetime, ...]) -> None:
         self._name = name
         self._columns = schema
         self._scans = scans
