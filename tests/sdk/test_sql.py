@@ -170,6 +170,7 @@ def test_explain_lists_the_conditions_that_are_sent(client, simulator):
         assert fetched(client, query) == [parameters or expected[query.partition(" where")[0]]]
 
 
+@pytest.mark.both_clients
 def test_conditions_of_a_query_reach_the_service(client, fleet, mirror):
     query = f"select value_num from history where endpoint_name = 'light-2' and path = '{TEMPERATURE}' order by 1"
     assert client.sql(query)["value_num"].tolist() == [21.5, 22.0, 23.0, 24.0]
@@ -221,6 +222,7 @@ def test_result_kinds(client, fleet):
         client.sql(query, as_="excel")
 
 
+@pytest.mark.both_clients
 def test_units_that_devices_reported(client, fleet):
     query = f"select distinct unit from history where path = '{TEMPERATURE}' and endpoint_name = 'light-3'"
     assert set(client.sql(query)["unit"].dropna()) == set(client.history(["light-3"], [TEMPERATURE])["unit"].dropna())
@@ -295,6 +297,7 @@ def test_errors_show_the_position_and_the_nearest_name(client, fleet):
             assert position.partition("^")[0] == " " * (begin + len(mark) - 1)
 
 
+@pytest.mark.both_clients
 def test_query_over_max_rows_fails_before_it_starts_or_while_rows_arrive(client, fleet, mirror):
     with pytest.raises(InvalidValue, match=r"would fetch at least 4 rows.*from state; add a condition on device_id or"):
         client.sql("from state", max_rows=3)
@@ -324,6 +327,7 @@ def test_many_devices_in_a_condition(client, fleet, monkeypatch):
         assert set(found["device_id"]) == set(list(fleet.values())[:3])
 
 
+@pytest.mark.both_clients
 def test_two_queries_at_once(client, fleet):
     query = "select count(*) as n from history"
     expected = client.sql(query)["n"].tolist()
