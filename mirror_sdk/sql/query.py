@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -20,7 +21,7 @@ import pyarrow as pa
 from mirror_sdk._arguments import SqlFormat, count
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.result import convert_result, explanation
-from mirror_sdk.sql.source import ViewSource
+from mirror_sdk.sql.source import FUNCTIONS, ViewSource
 from mirror_sdk.sql.statement import FunctionCall, check_statement, nearest_name, rewrite
 from mirror_sdk.sql.views import Scans, make_view
 from mirror_sdk.wire.model import write_timestamp
@@ -39,6 +40,7 @@ _SETTINGS: dict[str, Any] = {
     # A query must not write files to the current folder.
     "temp_directory": "",
 }
+_LINE = re.compile(r"^LINE ([0-9]+):", re.MULTILINE)
 _CLOCK_MACROS = {
     "now": "now",
     "current_timestamp": "now",
@@ -71,12 +73,14 @@ def run_query(
         raise TypeError(f"query={query!r} must be a str")
     now = source.now()
     scans = Scans(source, most)
-    with closing(duckdb.connect(config=_SETTINGS)) as connection, _described(scans, source), closing(scans):
+    with closing(duckdb.connect(config=_SETTINGS)) as connection, _described(query, scans, source), closing(scans):
         _prepare(connection, now)
         _register(connection, source, scans)
         check_statement(connection, query)
         text, calls = rewrite(connection, query, source, lambda: now)
         _register_calls(connection, source, scans, calls)
+        if text != query:
+            _check_names(connection, query, source, scans)
         # The plan needs no rows, because the scans do not depend on them.
         connection.execute(text).fetchall()
         if explain:
@@ -104,6 +108,24 @@ def _register(connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: 
         connection.register(name, make_view(name, schema, scans))
 
 
+def _check_names(connection: duckdb.DuckDBPyConnection, query: str, source: ViewSource, scans: Scans) -> None:
+    """Check the names in a query that was rewritten, because errors of the new text would show another position."""
+    for name, schema in source.functions.items():
+        rows, parameters = f'"{name}:"', [f"p{index}" for index in range(len(FUNCTIONS[name]))]
+        connection.register(rows.strip('"'), make_view(name, schema, scans))
+        forms = [", ".join(parameters[: index + 1]) for index in range(len(parameters))]
+        connection.execute(f"create macro {name} {', '.join(f'({form}) as table (from {rows})' for form in forms)}")
+    try:
+        connection.execute(f"explain\n{query}").fetchall()
+    except duckdb.Error as error:
+        raise InvalidValue(nearest_name(_LINE.sub(_earlier_line, str(error)), query, source)) from error
+
+
+def _earlier_line(found: re.Match[str]) -> str:
+    """Return the number of a line in a query without the line before it, with the same width."""
+    return f"LINE {int(found[1]) - 1}:".rjust(len(found[0]))
+
+
 def _register_calls(
     connection: duckdb.DuckDBPyConnection, source: ViewSource, scans: Scans, calls: list[FunctionCall]
 ) -> None:
@@ -116,14 +138,14 @@ def _metadata(source: ViewSource, now: datetime) -> Mapping[str, object]:
 
 
 @contextmanager
-def _described(scans: Scans, source: ViewSource) -> Iterator[None]:
+def _described(query: str, scans: Scans, source: ViewSource) -> Iterator[None]:
     """Convert the errors of DuckDB, whose message has the position in the query."""
     try:
         yield
     except duckdb.Error as error:
         if scans.error is not None:
             raise scans.error from None
-        raise InvalidValue(nearest_name(str(error), source)) from error
+        raise InvalidValue(nearest_name(str(error), query, source)) from error
     except pa.ArrowException:
         if scans.error is not None:
             raise scans.error from None

@@ -215,8 +215,8 @@ def names_of(source: ViewSource) -> str:
     return ", ".join([*source.views, *(f"{name}({', '.join(FUNCTIONS[name])})" for name in source.functions)])
 
 
-def nearest_name(message: str, source: ViewSource) -> str:
-    """Return an error message of DuckDB with the views and columns of a source instead of internal names."""
+def nearest_name(message: str, query: str, source: ViewSource) -> str:
+    """Return an error message of DuckDB for a query, with the most similar view or column of the source."""
     kind, _, text = message.partition(": ")
     head, _, position = text.partition("\n\n")
     fault = head.partition("\n")[0]
@@ -230,4 +230,6 @@ def nearest_name(message: str, source: ViewSource) -> str:
         fault = f"there is no column {found[1]!r}; {closest(found[1], columns)}"
     else:
         fault = head.removesuffix("!") if kind.endswith("Error") else message
-    return f"{fault}\n\n{position}" if position else fault
+    # A query that was rewritten has other positions. DuckDB shortens long lines with dots.
+    line = position.partition("\n")[0].partition(": ")[2].strip(".")
+    return f"{fault}\n\n{position}" if line and line in query else fault
