@@ -189,6 +189,9 @@ def type_name(value: object) -> str:
 TableFormat: TypeAlias = Literal["pandas", "arrow", "polars"]
 """The kind of a table: a ``pandas.DataFrame``, a ``pyarrow.Table`` or a ``polars.DataFrame``."""
 
+SqlFormat: TypeAlias = Literal["pandas", "arrow", "polars", "duckdb"]
+"""The kind of a query's result: a table, or a ``duckdb.DuckDBPyRelation``."""
+
 _MODULES: Mapping[TableFormat, str] = {
     "pandas": "mirror_sdk.frames",
     "arrow": "mirror_sdk.arrow_tables",

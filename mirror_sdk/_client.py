@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack, overload
 from weakref import ref
 
-from mirror_sdk._arguments import InstantLike, TableFormat, count, table_module
+from mirror_sdk._arguments import InstantLike, SqlFormat, TableFormat, count, table_module
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
 from mirror_sdk._fork import cannot_be_sent, import_locked, lazy_property
@@ -17,6 +17,7 @@ from mirror_sdk._protocol.deadline import wait_of
 from mirror_sdk._protocol.defaults import (
     DEFAULT_IDLE_SECONDS,
     DEFAULT_MAX_RETRIES,
+    DEFAULT_MAX_ROWS,
     DEFAULT_MAX_SNAPSHOT_BYTES,
     DEFAULT_ROTATE_BYTES,
     DEFAULT_ROTATE_SECONDS,
@@ -41,11 +42,18 @@ from mirror_sdk.wire.snapshot import Compression
 if TYPE_CHECKING:
     from os import PathLike
 
+    import duckdb
     import httpx
     import pandas as pd
     import polars as pl
 
-    from mirror_sdk._session.table_options import ChangesOptions, HistoryOptions, SnapshotOptions, StateOptions
+    from mirror_sdk._session.table_options import (
+        ChangesOptions,
+        HistoryOptions,
+        QueryOptions,
+        SnapshotOptions,
+        StateOptions,
+    )
     from mirror_sdk.arrow_tables.arrow_types import ArrowTable
     from mirror_sdk.cassette import Mode
     from mirror_sdk.client_groups.cassettes import Cassettes
@@ -71,6 +79,7 @@ class MirrorClient(WithAttributeSuggestions):
         values the mirror has          client.get_device(device), client.state_frame(), client.fleet.snapshot()
         devices with an attribute      client.devices.list(attributes={"site": "Berlin"})
         history of a device            client.history([device])
+        SQL on all tables              client.sql("select ... from history where ...")
         subscribe, or add a rule       client.subscribe(device, path), client.subscriptions.rules.add([rule])
         events as they come            client.events(), client.watch(callback)
         many writes at once            client.plan(writes)
@@ -1139,6 +1148,75 @@ class MirrorClient(WithAttributeSuggestions):
             after = self._tables.state_at(last, selection, deadline)
         tables, metadata = changes_tables(counts.finish(), before, after, first, last)
         return convert_tables(tables, metadata, as_=as_, tz=tz)
+
+    @overload
+    def sql(
+        self, query: str, *, as_: Literal["pandas"] = "pandas", **options: Unpack[QueryOptions]
+    ) -> pd.DataFrame: ...
+
+    @overload
+    def sql(self, query: str, *, as_: Literal["arrow"], **options: Unpack[QueryOptions]) -> ArrowTable: ...
+
+    @overload
+    def sql(self, query: str, *, as_: Literal["polars"], **options: Unpack[QueryOptions]) -> pl.DataFrame: ...
+
+    @overload
+    def sql(
+        self, query: str, *, as_: Literal["duckdb"], **options: Unpack[QueryOptions]
+    ) -> duckdb.DuckDBPyRelation: ...
+
+    def sql(
+        self,
+        query: str,
+        *,
+        explain: bool = False,
+        max_rows: int = DEFAULT_MAX_ROWS,
+        timeout: float | None = None,
+        as_: SqlFormat = "pandas",
+    ) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
+        """Return the result of a SQL query on the tables of the mirror; see ``mirror help sql``.
+
+        DuckDB runs the query in this process. Only the rows that the query needs are fetched: conditions on
+        ``device_id``, ``endpoint_name``, ``path`` and ``changed_at`` are sent to the service.
+
+        The views are ``devices``, ``state``, ``drift``, ``requests``, ``events``, ``history`` and ``device_events``.
+        Their columns are those of the tables that the other methods return. ``devices`` also has the map
+        ``attributes``. ``as_of(instant)`` and ``changes(begin, end)`` are table functions, whose arguments are
+        constants. ``now()`` is the current time of the service, and all times are in UTC.
+
+        Args:
+            query: One statement that only reads. It cannot write, read files or load extensions.
+            explain: Whether to return what the query would fetch, instead of its result. The table has a row for each
+                view that the query reads, with the conditions that are sent to the service.
+            max_rows: The maximum number of rows to fetch. If the service can say in advance that there are more, the
+                query fails before it starts. Otherwise, it fails as soon as more rows arrive.
+            timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
+            as_: The kind of result to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``),
+                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result).
+
+        Raises:
+            ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
+            InvalidValue: The query is not valid, does more than read, or would fetch more than ``max_rows`` rows. The
+                message shows the position in the query, and names similar columns or conditions that would help.
+            NoHistory: The query reads the history, and the service stores none.
+            TypeError: The query is not a string.
+
+        >>> client.sql("select endpoint_name, count(*) as n from state group by all order by all")
+          endpoint_name  n
+        0      light-01  3
+        1    station-01  1
+        >>> client.sql("from state where path = '/3303/0/5700'", explain=True)["fetched"].tolist()
+        ['path=/3303/0/5700']
+        """
+        import_locked("mirror_sdk.sql.query", "mirror_sdk.client_groups.service_views")
+        from mirror_sdk.client_groups.service_views import ServiceViews, service_now
+        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.streams import thread_functions
+
+        deadline = self._session.sender.total_deadline(timeout)
+        now = service_now(self._session, deadline)
+        views = ServiceViews(self._session, self.changes, now, deadline, *thread_functions())
+        return run_query(query, views, as_=as_, explain=explain, max_rows=max_rows)
 
     @property
     def base_url(self) -> str:

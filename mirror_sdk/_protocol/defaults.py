@@ -7,6 +7,8 @@ DEFAULT_ROTATE_BYTES = 64 * 1024 * 1024
 DEFAULT_ROTATE_SECONDS = 300.0
 DEFAULT_MAX_SNAPSHOT_BYTES = 2 * 1024**3
 """The maximum size of a snapshot in bytes, which is enough for about a million devices."""
+DEFAULT_MAX_ROWS = 5_000_000
+"""The maximum number of rows that a SQL query may fetch."""
 STALE_AFTER_SECONDS = 60.0
 HOLD_SECONDS = 1
 """The maximum time in seconds for which the service may delay the 202 of a single request.

@@ -60,3 +60,11 @@ class EventsOptions(TypedDict, total=False):
     devices: DevicesLike | None
     raw: bool
     tz: str | None
+
+
+class QueryOptions(TypedDict, total=False):
+    """The options of ``client.sql()``."""
+
+    explain: bool
+    max_rows: int
+    timeout: float | None

@@ -32,6 +32,7 @@ _MODULES = {
     "mirror_sdk.cli.help_command": ["help"],
     "mirror_sdk.cli.history_commands": ["as-of", "history"],
     "mirror_sdk.cli.lab_command": ["lab"],
+    "mirror_sdk.cli.sql_command": ["sql"],
 }
 
 
@@ -60,6 +61,9 @@ _SHELL_PHRASES = [
     (r"^rule 0\.endpoint_type:", "--type:"),
     (r"\bclient\.record\(.*\) starts", "'mirror record FOLDER' starts"),
     (r"\bcanary=(?=\d)", "--canary "),
+    (r"\bpass explain=True \(--explain\) to see", "use --explain to see"),
+    (r"\bpass a larger max_rows", "pass a larger --max-rows"),
+    (r"\bmax_rows=(?=\d)", "--max-rows "),
     (r"\bapply\(\) sends", "--apply sends"),
     (
         r"\bcall apply\(\) again to read the responses \(no write is sent twice\)",
@@ -182,6 +186,7 @@ def main(timeout: float | None, max_retries: int | None) -> None:
       mirror plan wanted.csv --apply
       mirror get light-01
       mirror history light-01 --since 2h
+      mirror sql "select path, count(*) from state group by all"
       mirror watch --path '/3303/*'
       mirror record run.parquet
 

@@ -25,6 +25,7 @@ from mirror_sdk.recording.recorded_history import history
 from mirror_sdk.recording.recording_content import RecordingContent, read_content
 from mirror_sdk.recording.row_selection import RowSelection, names_in, select
 from mirror_sdk.recording.state_at_instant import RecordedValues, recorded_values
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.table_formats import convert_tables
 
 if TYPE_CHECKING:
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 
     from mirror_sdk.arrow_tables.arrow_types import ArrowTable
     from mirror_sdk.recording.table_options import RecordedHistoryOptions, RecordedStateOptions
+    from mirror_sdk.sql.source import ViewSource
 
 
-class Recording:
+class Recording(Queryable):
     """A recording in a folder. Every method reads the files again, so its result includes the newest events.
 
     Every method raises :class:`~mirror_sdk.RecordingDamaged` if a file is damaged. The message names the file. If the
@@ -366,6 +368,20 @@ class Recording:
         check_interval(first, last, content.now)
         complete = values.is_complete(content.spans, first, last)
         return convert_tables(*state_at_instant.changes(values, first, last, complete=complete), as_=as_, tz=tz)
+
+    def _views(self) -> ViewSource:
+        import_locked("mirror_sdk.recording.recorded_views")
+        from mirror_sdk.recording.recorded_views import ReadView, RecordedViews
+
+        now = read_content(self.path).now()
+        readers: dict[str, ReadView] = {
+            "history": lambda _, paths: self.history(paths=paths, as_="arrow"),
+            "events": lambda _, __: self.events(as_="arrow"),
+            "state": lambda _, paths: self.as_of(now, paths=paths, as_="arrow"),
+            "as_of": lambda instants, paths: self.as_of(instants[0], paths=paths, as_="arrow"),
+            "changes": lambda instants, paths: self.changes(instants[0], [*instants, now][1], paths=paths, as_="arrow"),
+        }
+        return RecordedViews(readers, now, self._settings.server)
 
     def _select(
         self, content: RecordingContent, devices: DevicesLike | None, paths: Sequence[str] | None

@@ -21,17 +21,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
+from mirror_sdk._arguments import instant
 from mirror_sdk._file_version import file_fault
+from mirror_sdk._fork import import_locked
 from mirror_sdk._fsync import fsync
 from mirror_sdk.arrow_tables.columns import INSTANT
 from mirror_sdk.arrow_tables.device_batches import concatenated, reencoded
 from mirror_sdk.errors import InvalidValue
+from mirror_sdk.events import utc_now
 from mirror_sdk.frames.columns import to_frame
 from mirror_sdk.frames.files import read_parquet, to_arrow
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.wire.model import JsonForm, plain
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from mirror_sdk.sql.source import ViewSource
 
 _LIST = "_snapshot.json"
 _VERSION: Final = 1
@@ -66,7 +72,7 @@ class _Contents(BaseModel):
     files: list[DatasetFile]
 
 
-class SnapshotDataset(JsonForm):
+class SnapshotDataset(JsonForm, Queryable):
     """A dataset written by ``client.fleet.dataset()``.
 
     pandas, Arrow and Dask can read the folder without this class. The class checks that the dataset is complete, and
@@ -160,6 +166,14 @@ class SnapshotDataset(JsonForm):
         ['/3/0/4', '/3311/0/5850', '/3311/0/5851', '/3303/0/5700']
         """
         return read_parquet(self.path)
+
+    def _views(self) -> ViewSource:
+        import_locked("mirror_sdk.sql.dataset")
+        from mirror_sdk.sql.dataset import DatasetViews
+
+        # The snapshot of an empty fleet may have no timestamp.
+        taken_at = instant("taken_at", self.metadata.get("taken_at") or utc_now(), utc_now)
+        return DatasetViews(self.paths, self.metadata, taken_at)
 
     def _check(self, name: str, rows: int) -> None:
         try:

@@ -33,6 +33,7 @@ from mirror_sdk.plan import Plan
 from mirror_sdk.plan.report import PlanReport
 from mirror_sdk.recording import Recording
 from mirror_sdk.snapshot.dataset import SnapshotDataset
+from mirror_sdk.sql.queryable import Queryable
 from mirror_sdk.widgets import EventWatcher, Explorer, FleetTable, WritePanel
 from mirror_sdk.widgets.widget import MirrorWidget
 
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(AcceptedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(AcceptedRequest, HistoryMethods, Queryable, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_GROUPS.values(),
 ]
 MODULES = [

@@ -25,6 +25,7 @@ WAYS = [
     "client.plan([('d1', '/3311/0/5851', 40)])",
     "client.plans.load('plan.json')",
     "client.record('run.parquet')",
+    "client.sql('select 1')",
     "asyncio.run(other.fleet.snapshot())",
     "asyncio.run(other.plan([('d1', '/3311/0/5851', 40)]))",
 ]
@@ -83,6 +84,19 @@ def test_so_does_a_command_that_shows_one():
     program = "import sys; sys.modules['pandas'] = None; from mirror_sdk.cli import main; main()"
     ended = run(program, "drift", env={**os.environ, "API_HOST": "http://127.0.0.1:9", "API_KEY": "ak_0"})
     assert ended.stderr == 'Error: tables need pandas: pip install "device-state-mirror[frames]"\n'
+
+
+@pytest.mark.parametrize(
+    "way", ["client.sql('select 1')", "asyncio.run(other.sql('select 1'))", "import mirror_sdk.sql.query"]
+)
+def test_query_without_duckdb_raises_and_sends_no_request(way):
+    ended = run(PROGRAM.format(missing=["duckdb"], ways=[way]))
+    assert ended.stdout == 'SQL queries need duckdb: pip install "device-state-mirror[sql]"\n', ended.stderr
+
+
+def test_prompt_without_its_package_raises():
+    program = "import sys; sys.modules['prompt_toolkit'] = None; import mirror_sdk.cli.sql_prompt"
+    assert 'the prompt needs prompt_toolkit: pip install "device-state-mirror[sql]"' in run(program).stderr
 
 
 def test_plans_have_a_name_for_annotations():

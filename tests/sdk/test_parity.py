@@ -79,7 +79,7 @@ def test_each_method_has_the_same_arguments_and_result(sync):
 
 ON_THE_CLIENT = {
     *("read_value", "write_value", "execute", "get_device", "subscribe", "unsubscribe", "events", "watch", "record"),
-    *("plan", "state_frame", "history", "as_of", "changes", "from_env", "from_cassette", "base_url", "close"),
+    *("plan", "state_frame", "history", "as_of", "changes", "sql", "from_env", "from_cassette", "base_url", "close"),
     *("cassettes", "devices", "fleet", "notifications", "plans", "requests", "service", "subscriptions"),
 }
 

@@ -16,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from histories import DAY, NOW, PATHS, StoredHistory, expected, found, rows_of
 
+from mirror_sdk.arrow_tables.history import HISTORY_SCHEMA
+from mirror_sdk.errors import InvalidValue
+from mirror_sdk.sql import HistoryArchive
 from mirror_server.extensions.history import consistency, eraser
 from mirror_server.extensions.history.archive import Archive
 from mirror_server.extensions.history.compaction import Compaction
@@ -68,6 +71,21 @@ def test_archive_is_readable_by_other_programs(stored):
     assert (told, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
     lazy = pl.scan_parquet(folder).filter(pl.col("device_id") == "a").select("revision").collect()
     assert sorted(lazy["revision"]) == sorted(row.revision for row in stored.recorded.rows if row.device_id == "a")
+
+
+def test_sql_reads_the_archive_as_a_history(stored):
+    archive = HistoryArchive(stored.folder / "archive")
+    rows = stored.recorded.rows
+    found = archive.sql("from history", as_="arrow")
+    assert found.schema.names == HISTORY_SCHEMA.names
+    assert sorted(found["revision"].to_pylist()) == sorted(row.revision for row in rows)
+    failed = archive.sql("select * from history where status = 'failure'", as_="arrow").to_pylist()
+    assert [(row["event"], row["value_num"], row["category"]) for row in failed] == [("write", 21.5, "DEVICE_ERROR")]
+    query = f"select count(*) as n from history where device_id = 'a' and changed_at >= make_timestamptz({NOW} * 1000)"
+    assert archive.sql(query)["n"].tolist() == [sum(row.device_id == "a" and row.changed_at >= NOW for row in rows)]
+    assert "device_id" in archive.sql(query, explain=True)["fetched"][0]
+    with pytest.raises(InvalidValue, match=f"at least {len(rows)} rows"):
+        archive.sql("from history", max_rows=1)
 
 
 def test_open_query_reads_files_that_were_trimmed(stored):

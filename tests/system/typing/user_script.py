@@ -51,6 +51,7 @@ def read(client: MirrorClient, device_id: str) -> datetime | None:
     resource = device["/3303/0/5700"]
     past: pd.DataFrame = device.history("/3303/0/5700", begin=device.created_at)
     print(past.shape, client.changes(device.created_at, device.created_at, as_="arrow").num_rows)
+    print(client.sql("from state").shape, client.sql("from state", as_="arrow", explain=True).num_rows)
     if resource.desired is not None and resource.desired.status is DesiredStatus.FAILURE:
         print(resource.desired.value.python)
     return resource.reported.reported_at if resource.reported else None
@@ -130,6 +131,7 @@ def carefully(client: MirrorClient, table: pd.DataFrame) -> list[str]:
         print(client.devices.explain("light-01", "/3303/0/5700").why)
     audit = recorder.audit()
     print(audit.complete, recorder.recording.as_of(datetime.now(UTC)).shape)
+    print(recorder.recording.sql("from history", as_="polars").height, recorder.recording.sql("from state").shape)
     return [gap.reason for gap in audit.gaps]
 
 

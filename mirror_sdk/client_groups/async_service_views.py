@@ -1,0 +1,181 @@
+"""The views of a service for SQL queries of an asynchronous client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mirror_sdk._arguments import instant as instant_like
+from mirror_sdk._protocol import operations as _operations
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._run_in_thread import run_in_thread
+from mirror_sdk._session.async_client_session import AsyncClientSession
+from mirror_sdk._session.async_table_reader import AsyncTableReader
+from mirror_sdk.arrow_tables.history import HistoryTableBuilder
+from mirror_sdk.arrow_tables.state import STATE_SCHEMA
+from mirror_sdk.client_groups.async_notifications import AsyncNotifications
+from mirror_sdk.client_groups.async_requests import AsyncRequests
+from mirror_sdk.client_groups.service_conditions import Sent, sent_conditions
+from mirror_sdk.errors import APIError, BeforeHistory
+from mirror_sdk.frames.device_events import device_events_frame
+from mirror_sdk.history.changes import CHANGES_SCHEMA
+from mirror_sdk.history.history_reader import history_metadata
+from mirror_sdk.history.history_request import HistoryRequest
+from mirror_sdk.snapshot.snapshot_request import SnapshotRequest, get_device_ranges
+from mirror_sdk.sql.source import Scan
+from mirror_sdk.sql.streams import Put, TableStream
+from mirror_sdk.sql.tables import (
+    SERVICE_VIEWS,
+    devices_table,
+    drift_table,
+    table_of_frame,
+)
+from mirror_sdk.wire.snapshot import MAX_DEVICES_PER_RANGE
+
+if TYPE_CHECKING:
+    from mirror_sdk.arrow_tables.arrow_types import ArrowTable
+
+_OF_DEVICES = {"devices", "state", "drift", "as_of"}
+"""The views whose rows are at least as many as the selected devices."""
+
+
+class AsyncServiceViews:
+    """The views of a service. DuckDB reads them in another thread, while this client fetches their rows.
+
+    Args:
+        session: The session of the client.
+        changes: The method ``changes`` of the client.
+        now: The current time of the service.
+        timeout: The timeout of the query.
+        start: A function that starts to fetch tables.
+        wait: A function that waits for the result of a request, in the thread of DuckDB.
+    """
+
+    name: str = "this mirror"
+    views: Mapping[str, pa.Schema] = SERVICE_VIEWS
+    functions: Mapping[str, pa.Schema] = {"as_of": STATE_SCHEMA, "changes": CHANGES_SCHEMA}
+
+    def __init__(
+        self,
+        session: AsyncClientSession,
+        changes: Callable[..., Awaitable[ArrowTable]],
+        now: datetime,
+        timeout: Deadline | None,
+        start: Callable[[Callable[[Put], Any]], TableStream],
+        wait: Callable[[Any], int | None],
+    ) -> None:
+        self.server: str = session.base_url
+        self._changes = changes
+        self._session = session
+        self._tables = AsyncTableReader(session)
+        self._now = now
+        self._timeout = timeout
+        self._start = start
+        self._wait = wait
+
+    def now(self) -> datetime:
+        """Return the time of the service at the start of the query."""
+        return self._now
+
+    def sent(self, scan: Scan) -> Mapping[str, object]:
+        """Return the conditions that are sent to the service."""
+        return sent_conditions(scan).to_dict()
+
+    def expected_rows(self, scan: Scan) -> int | None:
+        """Return the number of selected devices for views with at least one row for each device."""
+        return self._wait(self._device_count(scan)) if scan.view in _OF_DEVICES else None
+
+    def open(self, scan: Scan) -> Iterable[pa.Table]:
+        """Start to fetch the rows of a scan."""
+        return self._start(partial(self._fetch, scan))
+
+    async def _device_count(self, scan: Scan) -> int | None:
+        selection = sent_conditions(scan).selection
+        if selection.device_ids is not None or "id__eq" in selection.filters or "id__in" in selection.filters:
+            # These are few, and counting them would take as long as fetching them.
+            return None
+        try:
+            operation = get_device_ranges(selection, MAX_DEVICES_PER_RANGE)
+            return (await self._session.sender.send(operation, self._timeout)).device_count
+        except APIError:
+            # Another service may not count devices. Then the limit applies while the rows arrive.
+            return None
+
+    async def _fetch(self, scan: Scan, put: Put) -> None:
+        fetch: dict[str, Callable[[Sent, Put], Awaitable[None]]] = {
+            "history": self._fetch_history,
+            "state": self._fetch_state,
+            "as_of": self._fetch_state,
+            "drift": self._fetch_drift,
+            "changes": self._fetch_changes,
+            "devices": self._fetch_devices,
+            "device_events": self._fetch_device_events,
+            "events": self._fetch_events,
+            "requests": self._fetch_requests,
+        }
+        await fetch[scan.view](sent_conditions(scan), put)
+
+    async def _fetch_history(self, sent: Sent, put: Put) -> None:
+        try:
+            await self._fetch_history_from(sent, sent.begin, put)
+        except BeforeHistory:
+            # The rest of the interval may be stored.
+            await self._fetch_history_from(sent, None, put)
+
+    async def _fetch_history_from(self, sent: Sent, begin: datetime | None, put: Put) -> None:
+        request = HistoryRequest(selection=sent.selection, server=self.server, begin=begin, end=sent.end)
+        if "unit" not in sent.scan.used:
+            await self._tables.read_history(request, put, self._timeout)
+            return
+        # The units that devices reported are only known when all rows have arrived.
+        parts = await run_in_thread(HistoryTableBuilder, raw=False)
+        result = await self._tables.read_history(request, parts.add, self._timeout)
+        units = await self._tables.units_over_time(await run_in_thread(parts.unitless), request, result)
+        tables, _ = await run_in_thread(parts.finish, history_metadata(request, result), units=units)
+        for table in tables:
+            await run_in_thread(put, table)
+
+    async def _fetch_state(self, sent: Sent, put: Put) -> None:
+        as_of = sent.scan.instants[0] if sent.scan.instants else None
+        request = SnapshotRequest(selection=sent.selection, server=self.server, as_of=as_of)
+        await self._tables.take(request, put, self._timeout)
+
+    async def _fetch_drift(self, sent: Sent, put: Put) -> None:
+        request = SnapshotRequest(selection=sent.selection, server=self.server)
+        table = await run_in_thread(drift_table, *await self._tables.tables_of(request, self._timeout))
+        await run_in_thread(put, table)
+
+    async def _fetch_changes(self, sent: Sent, put: Put) -> None:
+        begin, *ends = sent.scan.instants
+        end = ends[0] if ends else None
+        filters, paths = sent.selection.filters, sent.selection.paths
+        table = await self._changes(begin, end, paths=paths, filters=filters, timeout=self._timeout, as_="arrow")
+        await run_in_thread(put, table)
+
+    async def _fetch_devices(self, sent: Sent, put: Put) -> None:
+        page = partial(_operations.list_devices, sent.selection.filters, limit=None)
+        table = await run_in_thread(devices_table, await self._session.collect(page, self._timeout))
+        await run_in_thread(put, table)
+
+    async def _fetch_device_events(self, sent: Sent, put: Put) -> None:
+        for filters in _operations.event_filters(sent.selection.device_ids, sent.begin, sent.end, None):
+            page = partial(_operations.list_device_events, filters, limit=None)
+            frame = await run_in_thread(device_events_frame, await self._session.collect(page, self._timeout))
+            await run_in_thread(put, await run_in_thread(table_of_frame, frame, sent.scan.view))
+
+    async def _fetch_events(self, _: Sent, put: Put) -> None:
+        await run_in_thread(put, await AsyncNotifications(self._session).events_frame(after=0, timeout=0, as_="arrow"))
+
+    async def _fetch_requests(self, sent: Sent, put: Put) -> None:
+        table = await run_in_thread(table_of_frame, await AsyncRequests(self._session).frame(), sent.scan.view)
+        await run_in_thread(put, table)
+
+
+async def service_now(session: AsyncClientSession, timeout: Deadline | None) -> datetime:
+    """Return the current time of the service."""
+    now = await AsyncTableReader(session).clock_of(timedelta(), timeout=timeout)
+    return instant_like("now", now(), now)

@@ -1,0 +1,204 @@
+"""The conditions of a scan on each column, from the filter that DuckDB passes to a pyarrow dataset.
+
+The conditions select at least the rows of the filter, and sometimes more. The filter itself is applied to these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Intervals: TypeAlias = "frozenset[tuple[Any, Any]]"
+"""The possible values of a column, as intervals that contain both ends. An end ``None`` is not limited."""
+
+Conditions: TypeAlias = Mapping[str, Intervals]
+"""The possible values of each column that has a condition. Without intervals, no row matches."""
+
+_METADATA = "-- schema metadata --"
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class _Call(NamedTuple):
+    function: str
+    arguments: list[Any]
+    options: Mapping[str, Any]
+
+
+class _Field(NamedTuple):
+    name: str
+
+
+def conditions_of(expression: Any) -> tuple[Conditions, frozenset[str] | None]:
+    """Return the conditions of a ``pyarrow.compute.Expression``, and the columns in it, or ``None`` if unknown.
+
+    Parts of the expression that are not understood do not become conditions.
+    """
+    if expression is None:
+        return {}, frozenset()
+    try:
+        tree = _tree(expression)
+    except (LookupError, TypeError, ValueError, pa.ArrowException):
+        # The serialized form of expressions is not documented. Without conditions, more rows are fetched.
+        return {}, None
+    conditions = _conditions(tree)
+    if "path" in conditions:
+        # A mistyped path would otherwise not limit the rows, because it cannot be sent as a pattern.
+        conditions["path"] = frozenset(filter(_may_be_path, conditions["path"]))
+    return conditions, frozenset(_fields(tree))
+
+
+def points_of(intervals: Intervals) -> list[Any] | None:
+    """Return the possible values in order, or ``None`` if they are not a list of values."""
+    values = {low for low, high in intervals if low is not None and low == high}
+    return sorted(values) if len(values) == len(intervals) else None
+
+
+def hull_of(intervals: Intervals) -> tuple[Any, Any]:
+    """Return the smallest and the largest possible value, or ``None`` if there is no limit."""
+    lows, highs = [low for low, _ in intervals], [high for _, high in intervals]
+    return None if None in lows else min(lows), None if None in highs else max(highs)
+
+
+def patterns_of(intervals: Intervals) -> list[str] | None:
+    """Return the patterns for the possible paths, or ``None`` if they cannot be written as patterns."""
+    patterns = []
+    for low, high in sorted(intervals, key=str):
+        if low is not None and low == high:
+            patterns.append(low)
+        elif low is not None and high is not None and high == text_after(low):
+            patterns.append(f"{low}*")
+        else:
+            return None
+    return patterns
+
+
+def text_after(prefix: str) -> str | None:
+    """Return the first string after all strings with a prefix, or ``None`` if the prefix is not plain ASCII."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix.isascii() and prefix.isprintable() and prefix else None
+
+
+def _may_be_path(interval: tuple[Any, Any]) -> bool:
+    low, high = interval
+    is_limited = low is not None and high is not None and high in {low, text_after(low)}
+    return not is_limited or (low.startswith("/") and "*" not in low)
+
+
+def period_of(intervals: Intervals | None) -> tuple[datetime | None, datetime | None]:
+    """Return the first possible time and the first time after the last one."""
+    if intervals is None:
+        return None, None
+    begin, last = hull_of(intervals)
+    return begin, None if last is None else last + _MILLISECOND
+
+
+def expression_of(conditions: Conditions, names: tuple[str, ...]) -> Any:
+    """Return the conditions on these columns as a ``pyarrow.compute.Expression``, or ``None`` if there are none."""
+    expression = None
+    for name in names:
+        if name not in conditions:
+            continue
+        points = points_of(conditions[name])
+        low, high = hull_of(conditions[name])
+        parts = [pc.field(name).isin(points)] if points is not None else []
+        parts += [pc.field(name) >= low] if points is None and low is not None else []
+        parts += [pc.field(name) <= high] if points is None and high is not None else []
+        for part in parts:
+            expression = part if expression is None else expression & part
+    return expression
+
+
+def _tree(expression: Any) -> Any:
+    """Return the tree of an expression from its serialized form, which is a row of literals with metadata."""
+    with pa.ipc.open_file(expression.__reduce__()[1][0]) as file:
+        # As a dictionary, the metadata would lose repeated keys.
+        text = file.schema.to_string(truncate_metadata=False)
+        literals = file.get_batch(0)
+    entries = (line.partition(": ") for line in text.partition(_METADATA)[2].strip().split("\n"))
+    return _read(iter([(key, value.strip("'")) for key, _, value in entries]), literals)
+
+
+def _read(entries: Iterator[tuple[str, str]], literals: pa.RecordBatch) -> Any:
+    key, value = next(entries)
+    if key == "literal":
+        return literals.column(int(value))[0].as_py()
+    if key == "field_ref":
+        return _Field(value)
+    if key in {"end", "options"}:
+        raise _End(key, value)
+    if key != "call":
+        raise ValueError(f"unknown part {key}")
+    arguments: list[Any] = []
+    options: Mapping[str, Any] = {}
+    while True:
+        try:
+            arguments.append(_read(entries, literals))
+        except _End as end:
+            if end.args[0] == "end":
+                return _Call(value, arguments, options)
+            options = literals.column(int(end.args[1]))[0].as_py()
+
+
+def _fields(node: Any) -> Iterator[str]:
+    if isinstance(node, _Field):
+        yield node.name
+    if isinstance(node, _Call):
+        for one in node.arguments:
+            yield from _fields(one)
+
+
+class _End(LookupError):
+    """The end of a call, or its options."""
+
+
+def _conditions(node: Any) -> dict[str, Intervals]:
+    match node:
+        case _Call("and_kleene", [left, right]):
+            return _both(_conditions(left), _conditions(right))
+        case _Call("or_kleene", [left, right]):
+            return _either(_conditions(left), _conditions(right))
+        case _Call("if_else", [_Call("is_valid", _), condition, None]):
+            return _conditions(condition)
+        case _Call("is_in", [_Field(name)], {"value_set": [*values]}):
+            return {name: frozenset((_plain(one), _plain(one)) for one in values if one is not None)}
+        case _Call(function, [_Field(name), value]) if value is not None and not isinstance(value, _Call | _Field):
+            return _compared(function, name, _plain(value))
+    return {}
+
+
+def _compared(function: str, name: str, value: Any) -> dict[str, Intervals]:
+    match function:
+        case "equal":
+            return {name: frozenset([(value, value)])}
+        case "greater" | "greater_equal":
+            return {name: frozenset([(value, None)])}
+        case "less" | "less_equal":
+            return {name: frozenset([(None, value)])}
+    return {}
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo is not None else value
+
+
+def _both(left: dict[str, Intervals], right: dict[str, Intervals]) -> dict[str, Intervals]:
+    common = {name: _intersection(left[name], right[name]) for name in left.keys() & right.keys()}
+    return {**left, **right, **common}
+
+
+def _either(left: dict[str, Intervals], right: dict[str, Intervals]) -> dict[str, Intervals]:
+    return {name: left[name] | right[name] for name in left.keys() & right.keys()}
+
+
+def _intersection(left: Intervals, right: Intervals) -> Intervals:
+    found = set()
+    for first, last in left:
+        for begin, end in right:
+            low = begin if first is None else first if begin is None else max(first, begin)
+            high = end if last is None else last if end is None else min(last, end)
+            if low is None or high is None or low <= high:
+                found.add((low, high))
+    return frozenset(found)
