@@ -150,12 +150,23 @@ class Condition:
 
     @property
     def expression(self) -> Expression:
-        """The clause, or the combination of clauses."""
+        """The clause, or the combination of clauses.
+
+        >>> from mirror_sdk import Condition
+        >>> warm = Condition("/3303/0/5700", above=21)
+        >>> warm.expression == warm.clauses[0]
+        True
+        """
         return self._expression
 
     @property
     def clauses(self) -> tuple[Clause, ...]:
-        """The clauses in the order of the text: one, or those of a combination. The limits of a plot are in them."""
+        """The clauses in the order of the text: one, or those of a combination.
+
+        >>> from mirror_sdk import Condition
+        >>> [(one.path, one.test, one.low) for one in Condition("/3303/0/5700", above=21).clauses]
+        [('/3303/0/5700', 'above', 21.0)]
+        """
         return clauses_of(self._expression)
 
     def intervals(
@@ -194,9 +205,10 @@ class Condition:
             ConditionWarning: A test does not apply to the type of some values.
 
         >>> from mirror_sdk import Condition
-        >>> client.subscribe(station, "/3303/0/5700")
-        >>> events = client.notifications.events_frame(after=0, timeout=0)
-        >>> Condition("/3303/0/5700", above=20).intervals(events)[["path", "extreme", "gap"]].values.tolist()
+        >>> client.read_value("station-01", "/3303/0/5700")
+        21.5
+        >>> history = client.history(["station-01"])
+        >>> Condition("/3303/0/5700", above=20).intervals(history)[["path", "extreme", "gap"]].values.tolist()
         [['/3303/0/5700', 21.5, True]]
         """
         from mirror_sdk.conditions.tables import intervals

@@ -129,11 +129,14 @@ def _rows(condition: Expression, timeline: Timeline, state: pd.DataFrame | None)
     if state is not None:
         yield from _desired(condition, state, start)
     counted = rows.take(is_used & rows.is_counted)
-    is_gap = counted.event == GAP
-    ends = counted.take(is_gap)
-    everything = [*_read(counted), *(row._replace(at=int(at), kind=RowKind.GAP_END) for row, at in _ends(ends))]
-    at = np.concatenate([counted.at, ends.until])
-    for position in np.lexsort((np.concatenate([counted.order, ends.order]), at)):
+    # Rows of the last time before a gap precede it, and those of the first time after it follow it. Empty gaps are
+    # ignored.
+    counted = counted.take((counted.event != GAP) | (counted.until > counted.at))
+    gaps = counted.take(counted.event == GAP)
+    everything = [*_read(counted), *(row._replace(at=int(at), kind=RowKind.GAP_END) for row, at in _ends(gaps))]
+    at, order = (np.concatenate(both) for both in ((counted.at, gaps.until), (counted.order, gaps.order)))
+    rank = np.concatenate([np.where(counted.event == GAP, 1, 0), np.full(len(gaps), -1)])
+    for position in np.lexsort((order, rank, at)):
         if at[position] < NEVER:
             yield everything[position]
 

@@ -361,7 +361,7 @@ def test_intervals_of_a_history_equal_the_evaluation_of_its_rows(history, condit
     found = condition.intervals(frame, by="changed_at")
     evaluator = Evaluator([condition.expression])
     origin = int(BEGIN.timestamp() * 1000)
-    fed = sorted(_evaluated(rows, origin), key=lambda one: one[:2])
+    fed = sorted(_evaluated(rows, origin), key=lambda one: one[:3])
     end = origin + 1000 * max((row.at for row in rows), default=0)
     changes = _changes(evaluator, [row for *_, row in fed if row.at <= end], end)
     assert found["id"].tolist() == [
@@ -378,12 +378,13 @@ def _evaluated(rows: list[HistoryRow], origin: int):
         ("deregistration", "expired"), RowKind.ABSENT
     )
     for row in rows:
-        if row.what in kinds:
+        if row.what in kinds and row.until != row.at:
             at = origin + 1000 * row.at
-            yield at, row.order, Row(at, kinds[row.what], row.device, row.path or "", row.value)
+            rank = 1 if row.what == "gap" else 0
+            yield at, rank, row.order, Row(at, kinds[row.what], row.device, row.path or "", row.value)
             if row.what == "gap" and row.until is not None:
                 until = origin + 1000 * row.until
-                yield until, row.order, Row(until, RowKind.GAP_END, row.device)
+                yield until, -1, row.order, Row(until, RowKind.GAP_END, row.device)
 
 
 def _history(*rows, **attributes):

@@ -13,6 +13,7 @@ from client_groups import GROUPS as CLIENT_GROUPS
 from topic_examples import topic_examples
 
 from mirror_sdk import (
+    Condition,
     DeviceList,
     DeviceObject,
     DeviceRequest,
@@ -39,8 +40,18 @@ from mirror_sdk.widgets.widget import MirrorWidget
 pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
-    *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(AcceptedRequest, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(
+        Simulator,
+        DeviceList,
+        DeviceObject,
+        DeviceRequest,
+        MirrorAccessor,
+        MirrorClient,
+        Plan,
+        PlanReport,
+        Recording,
+    ),
+    *(AcceptedRequest, Condition, HistoryMethods, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_GROUPS.values(),
 ]
 MODULES = [
