@@ -18,6 +18,9 @@ from mirror_sdk.conditions.clause import Clause, Scalar
 from mirror_sdk.conditions.grammar import Expression, clauses_of, format_expression
 from mirror_sdk.conditions.runs import ClauseRun, StateRun
 
+_OF_TYPES = ("above", "below", "equals", "outside")
+"""The tests that do not apply to all types of values."""
+
 
 class RowKind(Enum):
     """The kind of a row."""
@@ -102,7 +105,11 @@ class Evaluator:
 
     def advance(self, now: int) -> Iterator[Change]:
         """Note that all rows before this time were fed."""
-        while (at := self.next_deadline) is not None and at <= now:
+        # The scheduled time is never later than the deadline, and this check is fast.
+        while self._deadlines and self._deadlines[0][0] <= now:
+            at = self.next_deadline
+            if at is None or at > now:
+                break
             _, group_key, run_key = heapq.heappop(self._deadlines)
             group = self._groups[group_key]
             one = group.runs[run_key]
@@ -155,17 +162,17 @@ class Evaluator:
         if row.device is None:
             return
         for group, one in self._runs_of(row.device, row.path):
-            if row.kind is RowKind.DESIRED:
-                steps = one.desire(at, row.value)
-            else:
-                self._note_mismatch(group, one, row)
-                steps = one.report(at, row.value)
-            yield from self._settle(group, one, at, steps)
+            is_report = row.kind is RowKind.REPORTED
+            yield from self._settle(
+                group, one, at, one.report(at, row.value) if is_report else one.desire(at, row.value)
+            )
+            if is_report and one.run.state is None and row.value is not None:
+                self._note_mismatch(group, one, row, row.value)
 
     def _settle(self, group: _Group, one: ClauseRun, at: int, steps: Iterator[None]) -> Iterator[Change]:
         for _ in steps:
             yield from group.settle(at, one)
-        self._schedule(group, one)
+            self._schedule(group, one)
 
     def _schedule(self, group: _Group, one: ClauseRun) -> None:
         """Schedule the deadline, unless an earlier time is scheduled, at which it is checked again."""
@@ -199,13 +206,11 @@ class Evaluator:
             group.runs[index, path] = ClauseRun(group.clauses[index], (index, path))
         return group.runs[index, path]
 
-    def _note_mismatch(self, group: _Group, one: ClauseRun, row: Row) -> None:
-        if row.value is None or one.clause.test in ("silent", "changed", "differs"):
-            return
+    def _note_mismatch(self, group: _Group, one: ClauseRun, row: Row, value: Scalar) -> None:
         key = (group.key[0], row.device or "", row.path)
-        if key not in self._mismatched and one.clause.is_met(row.value, is_active=False) is None:
+        if one.clause.test in _OF_TYPES and key not in self._mismatched:
             self._mismatched.add(key)
-            self.mismatches.append(Mismatch(*key, row.value))
+            self.mismatches.append(Mismatch(*key, value))
 
 
 class _Group:

@@ -149,6 +149,7 @@ def _read(rows: Rows) -> Iterator[Row]:
     """Yield rows for the evaluation."""
     kinds = {VALUE: RowKind.REPORTED, _WRITE: RowKind.DESIRED, GAP: RowKind.GAP, **dict.fromkeys(DOWN, RowKind.ABSENT)}
     # Lists are faster to iterate than arrays.
+    devices, paths, texts = ([str(one) for one in names] for names in (rows.devices, rows.paths, rows.texts))
     columns = (rows.event, rows.at, rows.device, rows.path, rows.kind, rows.number, rows.text)
     for event, at, device, path, kind, number, text in zip(*(one.tolist() for one in columns), strict=True):
         value: Scalar | None = None
@@ -157,9 +158,9 @@ def _read(rows: Rows) -> Iterator[Row]:
         elif kind == BOOLEAN:
             value = number == 1.0
         elif kind == TEXT:
-            value = str(rows.texts[text])
-        of_device = None if device < 0 else str(rows.devices[device])
-        yield Row(at, kinds[event], of_device, "" if path < 0 else str(rows.paths[path]), value)
+            value = texts[text]
+        of_device = None if device < 0 else devices[device]
+        yield Row(at, kinds[event], of_device, "" if path < 0 else paths[path], value)
 
 
 def _desired(condition: Expression, state: pd.DataFrame, at: int) -> Iterator[Row]:

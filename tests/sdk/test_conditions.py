@@ -240,6 +240,14 @@ def test_evaluation(name):
     ] == expected
 
 
+def test_only_reported_values_are_checked_for_their_type():
+    evaluator = Evaluator([HOT.expression])
+    list(evaluator.feed(_desire("hot")))
+    assert evaluator.mismatches == []
+    list(evaluator.feed(_report("hot")))
+    assert [one.value for one in evaluator.mismatches] == ["hot"]
+
+
 def test_row_from_the_past_counts_now():
     evaluator = Evaluator([HOT.expression])
     list(evaluator.advance(5000))

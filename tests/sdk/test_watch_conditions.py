@@ -13,6 +13,7 @@ from client_test_data import URL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from resource_paths import SET_POINT, SWITCH, TEMPERATURE
+from waits import wait_until
 
 from mirror_sdk import (
     Condition,
@@ -28,6 +29,7 @@ from mirror_sdk.conditions.live import LiveConditions, WatchSettings
 from mirror_sdk.events import EventKind, read_events
 from mirror_sdk.recording import Recording
 from mirror_sdk.table_formats import to_pandas
+from mirror_sdk.testing.mirror import Mirror
 from mirror_sdk.wire.log_entries import Batch, Entries, Gap
 
 HOT = Condition("/3303/*/5700", above=25, for_="10min", until_below=24)
@@ -379,3 +381,16 @@ def test_live_alarms_equal_the_intervals_of_the_recorded_events(entries, data):
             closed["gap"],
         )
         assert ended == set(zip(*columns, strict=True))
+
+
+def test_watch_continues_after_a_restart_of_the_server(tmp_path):
+    with Mirror(tmp_path) as mirror:
+        device = mirror.simulator.add_device("sensor-1", [{"path": TEMPERATURE, "value": "20", "observable": True}])
+        with mirror.client.watch_conditions([HOT], subscribe=True, timeout=0) as alarms:
+            assert list(alarms) == []
+            mirror.simulator.set_value(device, TEMPERATURE, 26.0)
+            assert list(alarms) == []
+            mirror.faults.restart_server()
+            mirror.simulator.advance(600)
+            # The time of the service advances when all of its work is done.
+            assert wait_until(lambda: kinds(alarms)) == [("started", 26.0)]
