@@ -81,6 +81,7 @@ class Alarms(Iterator[Alarm]):
         self._saved_at = self._read_desired_at = -math.inf
         # The last known time of the service's clock, and the time of the local clock at that moment.
         self._served: tuple[datetime, float] | None = None
+        self._is_resumed = False
         self._started()
 
     def __reduce__(self) -> NoReturn:
@@ -150,9 +151,10 @@ class Alarms(Iterator[Alarm]):
         reader = self._session.new_reader(after=live.position)
         if not reader.has_position:
             reader.go_to_end(poll_limit(self._timeout_seconds, self._timeout_seconds))
-            now = reader.served_at or self._session.sender.clock.now()
-            live.start(reader.position, now)
-            self._served = now, self._clock()
+            live.start(reader.position, reader.served_at or self._session.sender.clock.now())
+        else:
+            self._is_resumed = True
+        self._served = live.now, self._clock()
         return live, reader
 
     def _load(self, live: LiveConditions) -> None:
@@ -172,7 +174,8 @@ class Alarms(Iterator[Alarm]):
     def _step(self, live: LiveConditions, reader: LogReader, patience: Patience) -> bool:
         """Read once, and return whether the end of the log was reached."""
         began_at = self._clock()
-        if live.needs_state or (live.compares_desired and began_at - self._read_desired_at >= _DESIRED_SECONDS):
+        is_desired_old = live.compares_desired and began_at - self._read_desired_at >= _DESIRED_SECONDS
+        if (live.needs_state or is_desired_old) and not live.is_in_gap:
             self._read_state(live)
             return False
         hold_seconds = min(max(patience.left_seconds, 0), DEFAULT_HOLD_SECONDS, self._seconds_to_deadline(live))
@@ -182,9 +185,11 @@ class Alarms(Iterator[Alarm]):
             return True
         # The position has moved, so nothing may interrupt the evaluation.
         warn_of_gap(batch.gap, (), self._called_from)
-        until = batch.served_at or self._service_time(began_at)
+        # If the log was reset, only the next read returns the time of the service.
+        until = batch.served_at or (None if batch.gap is not None else self._service_time(began_at))
         live.accept(batch, reader.position, self._session.sender.clock.now(), until)
-        self._served = until, self._clock()
+        if until is not None:
+            self._served, self._is_resumed = (until, self._clock()), False
         if self._clock() - self._saved_at >= _SAVE_SECONDS:
             self._save(live)
         return not batch.entries and not live.needs_state
@@ -227,8 +232,11 @@ class Alarms(Iterator[Alarm]):
             )
 
     def _seconds_to_deadline(self, live: LiveConditions) -> float:
+        # The time that has passed since the last run is unknown, so the first read does not wait.
+        if self._is_resumed:
+            return 0.0
         deadline = live.next_deadline
-        if deadline is None or self._served is None:
+        if deadline is None:
             return math.inf
         # At least a second, because the service's clock may be slower than the local clock, or stand still.
         return max((deadline - self._service_time(self._clock())).total_seconds(), 1.0)

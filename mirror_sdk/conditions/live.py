@@ -61,6 +61,7 @@ class LiveConditions:
     Attributes:
         position: The number of the last log entry that was evaluated.
         needs_state: Whether the current state of the devices must be read: at the start, and after a loss of entries.
+        is_in_gap: Whether entries were lost, and the time of the service after the loss is still unknown.
     """
 
     def __init__(
@@ -74,7 +75,12 @@ class LiveConditions:
         self._evaluator = Evaluator([one.expression for one in conditions])
         self._names: dict[str, str] = {}
         self._pending: deque[Change] = deque()
-        self._is_in_gap = False
+        self.is_in_gap: bool = False
+
+    @property
+    def now(self) -> datetime:
+        """The time by the service's clock up to which the conditions were evaluated."""
+        return _instant(self._evaluator.now)
 
     @property
     def next_deadline(self) -> datetime | None:
@@ -117,18 +123,20 @@ class LiveConditions:
         self.position = position
         self._collect(self._evaluator.advance(_milliseconds(now)))
 
-    def accept(self, batch: Batch, position: int | None, received_at: datetime, until: datetime) -> None:
+    def accept(self, batch: Batch, position: int | None, received_at: datetime, until: datetime | None) -> None:
         """Evaluate the entries of the log up to a position.
 
         Args:
             batch: The entries.
             position: The position after them.
             received_at: The time at which they were received, by the clock of this machine.
-            until: A time by the service's clock. All entries that the service received before it were read.
+            until: A time by the service's clock. All entries that the service received before it were read. ``None``
+                means that the time is unknown.
         """
         for event in read_events(batch, received_at):
             self._accept_event(event)
-        self._advance(until)
+        if until is not None:
+            self._advance(until)
         self.position = position
         if self._evaluator.mismatches:
             found = list(self._evaluator.mismatches)
@@ -164,7 +172,7 @@ class LiveConditions:
             settings=settings,
             position=self.position or 0,
             needs_state=self.needs_state,
-            is_in_gap=self._is_in_gap,
+            is_in_gap=self.is_in_gap,
             names=self._names,
             pending=[list(change) for change in self._pending],
             evaluator=self._evaluator.dump(),
@@ -198,14 +206,14 @@ class LiveConditions:
             if isinstance(exc, InvalidValue):
                 raise
             raise InvalidValue(f"{path} is damaged; remove it to start again") from exc
-        self.position, self.needs_state, self._is_in_gap = stored.position, stored.needs_state, stored.is_in_gap
+        self.position, self.needs_state, self.is_in_gap = stored.position, stored.needs_state, stored.is_in_gap
         self._names, self._pending = stored.names, deque(pending)
 
     def _accept_event(self, event: Event) -> None:
         if event.kind is EventKind.GAP:
             # The lost entries may have changed any value since the last entry.
             self._collect(self._evaluator.feed(Row(self._evaluator.now, RowKind.GAP)))
-            self._is_in_gap = self.needs_state = True
+            self.is_in_gap = self.needs_state = True
             return
         if event.kind is EventKind.UNKNOWN or event.device_id is None:
             return
@@ -223,8 +231,8 @@ class LiveConditions:
         self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value))))
 
     def _advance(self, at: datetime) -> None:
-        if self._is_in_gap:
-            self._is_in_gap = False
+        if self.is_in_gap:
+            self.is_in_gap = False
             self._collect(self._evaluator.feed(Row(_milliseconds(at), RowKind.GAP_END)))
         self._collect(self._evaluator.advance(_milliseconds(at)))
 

@@ -218,6 +218,21 @@ def test_wait_ends_at_the_deadline(mirror, client_of, simulator, report):
     assert max(holds) <= 2
 
 
+def test_deadline_that_passed_between_two_runs_is_reported_at_once(mirror, client_of, simulator, report, tmp_path):
+    holds = []
+    note = Between(mirror, before=lambda request: holds.append(request.url.params.get("hold")))
+    client = client_of(URL, mirror.new_key(), transport=note)
+    options = {"subscribe": True, "state_file": tmp_path / "state.json"}
+    with client.watch_conditions([HOT], timeout=0, **options) as alarms:
+        report(26.0)
+        assert list(alarms) == []
+    simulator.advance(700)
+    holds.clear()
+    with client.watch_conditions([HOT], timeout=60, **options) as alarms:
+        assert next(alarms).kind == "started"
+    assert {one for one in holds if one is not None} == {"0"}
+
+
 def test_lost_entries_are_a_gap_after_which_the_state_is_read(watch, tmp_path, simulator, report):
     path = tmp_path / "state.json"
     with watch() as alarms:
@@ -233,7 +248,8 @@ def test_lost_entries_are_a_gap_after_which_the_state_is_read(watch, tmp_path, s
     with watch() as alarms:
         (ended,) = alarms
     assert (ended.kind, ended.gap) == ("ended", True)
-    assert ended.hidden >= timedelta(seconds=60)
+    assert ended.hidden == timedelta(seconds=60)
+    assert ended.at - ended.begin == timedelta(seconds=660)
 
 
 def test_value_of_another_type_warns_once(watch, report):
