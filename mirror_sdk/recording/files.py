@@ -54,7 +54,7 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 
 _SETTINGS = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class RecordingSettings(BaseModel):
@@ -65,7 +65,7 @@ class RecordingSettings(BaseModel):
     that the two can be matched.
     """
 
-    version: Literal[2]
+    version: Literal[3]
     id: str | None = None
     server: str
     key: str | None = None

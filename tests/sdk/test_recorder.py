@@ -283,7 +283,7 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
         recording.as_of(datetime(2026, 1, 1))
 
 
-@pytest.mark.parametrize(("version", "found"), [({"version": 3}, "format version 3"), ({}, "no format version")])
+@pytest.mark.parametrize(("version", "found"), [({"version": 2}, "format version 2"), ({}, "no format version")])
 def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):
         observed(1.0)
@@ -291,7 +291,7 @@ def test_recording_of_another_format_version_is_rejected(client, observed, folde
     del about["version"]
     settings_path(folder).write_text(json.dumps(about | version))
     for use in (Recording, client.record):
-        with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); use another folder"):
+        with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 3\); use another folder"):
             use(folder)
 
 
