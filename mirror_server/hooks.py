@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirror_server.store.backend import Storage, Violation
     from mirror_server.store.change_listeners import FinishedWrite, RegistrationChange, ReportedChange
     from mirror_server.store.commands import CommandContext
-    from mirror_server.store.conditions import ColumnCondition
+    from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
     from mirror_server.store.devices import DeviceRow
     from mirror_server.store.session import Session
@@ -473,7 +473,7 @@ def size(database: Database) -> str | None:
 
 
 @specifies(firstresult=True)
-def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[ColumnCondition] | None:
+def device_conditions(parameters: Sequence[tuple[str, str]], own: Collection[str]) -> Sequence[Condition] | None:
     """Parse those parameters in the query string of a request that select devices.
 
     The first extension that does not return ``None`` parses all of the parameters. Without this hook such parameters
@@ -549,7 +549,7 @@ def rules_put() -> Callable[[Session, str], Future[None] | None] | None:
 @specifies(firstresult=True)
 def snapshot_at(
     instant: Instant,
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     patterns: Sequence[str],
     content_type: str,
     compression: Compression,

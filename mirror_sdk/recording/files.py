@@ -54,7 +54,7 @@ _INSTANTS = [field.name for field in STORED_SCHEMA if pa.types.is_timestamp(fiel
 
 _SETTINGS = b"mirror_recording"
 _COVERAGE = b"mirror_coverage"
-VERSION: Final = 3
+VERSION: Final = 2
 
 
 class RecordingSettings(BaseModel):
@@ -65,7 +65,7 @@ class RecordingSettings(BaseModel):
     that the two can be matched.
     """
 
-    version: Literal[3]
+    version: Literal[2]
     id: str | None = None
     server: str
     key: str | None = None
@@ -374,6 +374,11 @@ def _checked(table: pa.Table) -> pa.Table:
     Raises:
         ValueError: The columns of the table differ, or contain an invalid word or time.
     """
+    if "logged_at" not in table.column_names:
+        # The recording was made before this column existed.
+        field = STORED_SCHEMA.field("logged_at")
+        nothing = pa.nulls(table.num_rows, field.type)
+        table = table.add_column(STORED_SCHEMA.get_field_index("logged_at"), field, nothing)
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():

@@ -25,7 +25,7 @@ from mirror_server.service.subscriptions import SubscriptionService
 from mirror_server.store import devices, logs, maintenance, subscriptions
 from mirror_server.store import resources as stored_resources
 from mirror_server.store.change_listeners import Listeners, RegistrationChange, RegistrationKind
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReceivedValue, ResourceRow
@@ -265,7 +265,7 @@ class DeviceService:
         return found
 
     def page(
-        self, conditions: Sequence[ColumnCondition], *, after: str | None, descending: bool, limit: int, count: bool
+        self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DirectoryEntry], int | None]:
         """Return up to ``limit + 1`` devices, and the number of all matching devices if ``count`` is set.
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from mirror_server.core.errors import ApiError
-from mirror_server.store.conditions import ColumnCondition, is_subquery
+from mirror_server.store.conditions import Condition, is_subquery
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _VALUE_MICROSECONDS = 10
 _RETURNED_MICROSECONDS = 25
 
 
-def is_slow_read(conditions: Sequence[ColumnCondition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
+def is_slow_read(conditions: Sequence[Condition], *, rows: int, returned: int = 0, counts: bool = False) -> bool:
     """Return whether a query for a list is expected to block the event loop for too long.
 
     Args:

@@ -10,7 +10,7 @@ from mirror_server.store.session import Row, Session
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnCondition:
+class Condition:
     """A condition on a list: a column of its table, an SQL comparison, and the values to compare with.
 
     Attributes:
@@ -36,7 +36,7 @@ def is_subquery(column: str) -> bool:
     return "(SELECT " in column
 
 
-def where_of(conditions: Sequence[ColumnCondition]) -> tuple[list[str], dict[str, Any]]:
+def where_of(conditions: Sequence[Condition]) -> tuple[list[str], dict[str, Any]]:
     """Return the SQL clauses of the conditions, and their parameters."""
     clauses = []
     parameters: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def page_of(
     session: Session,
     select: str,
     key: str,
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     *,
     after: str | int | None,
     descending: bool,
@@ -81,7 +81,7 @@ def page_of(
     return session.rows(f"{select}{clause(where)}{order}", limit=limit, **parameters)
 
 
-def count_of(session: Session, table: str, conditions: Sequence[ColumnCondition]) -> int:
+def count_of(session: Session, table: str, conditions: Sequence[Condition]) -> int:
     """Return the number of rows of a table that meet all conditions."""
     where, parameters = where_of(conditions)
     return int(session.scalar(f"SELECT count(*) FROM {table}{clause(where)}", **parameters))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mirror_server.core.timestamps import Instant, after_seconds
-from mirror_server.store.conditions import ColumnCondition, count_of, page_of, where_of
+from mirror_server.store.conditions import Condition, count_of, page_of, where_of
 from mirror_server.store.resources import NO_LIMIT, ResourceRow
 from mirror_server.store.session import Session
 
@@ -107,7 +107,7 @@ def record_contact(session: Session, device_ids: Iterable[str], at: Instant) -> 
 
 
 def page(
-    session: Session, conditions: Sequence[ColumnCondition], *, after: str | None, descending: bool, limit: int
+    session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceRow]:
     """Return up to ``limit`` devices that meet all conditions, ordered by id.
 
@@ -119,7 +119,7 @@ def page(
     return [DeviceRow(*row) for row in rows]
 
 
-def planned(session: Session, conditions: Sequence[ColumnCondition]) -> list[ColumnCondition]:
+def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition]:
     """Return equivalent conditions for reading devices by id, which use an index only if it finds few devices.
 
     SQLite has no statistics. For one page it might read many devices from the index, and sort them.
@@ -127,7 +127,7 @@ def planned(session: Session, conditions: Sequence[ColumnCondition]) -> list[Col
     return [_planned(session, condition) for condition in conditions]
 
 
-def _planned(session: Session, condition: ColumnCondition) -> ColumnCondition:
+def _planned(session: Session, condition: Condition) -> Condition:
     column, comparison = condition.column, condition.comparison
     if column not in _INDEXED or comparison == "NOT IN":
         return condition
@@ -139,7 +139,7 @@ def _planned(session: Session, condition: ColumnCondition) -> ColumnCondition:
     return replace(condition, column=f"coalesce({column}, {column})", among=among if found < _MANY else None)
 
 
-def count(session: Session, conditions: Sequence[ColumnCondition]) -> int:
+def count(session: Session, conditions: Sequence[Condition]) -> int:
     """Return the number of devices that meet all conditions."""
     return count_of(session, "devices", conditions)
 

@@ -22,7 +22,7 @@ from mirror_sdk.wire.paths import parse_path
 from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.service.keys import Scope
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
@@ -360,7 +360,7 @@ def query_paging() -> Paging:
     return Paging(query_text("after"), order == "DESC", limit, include is not None, filters)
 
 
-def query_conditions(own: Collection[str]) -> tuple[ColumnCondition, ...]:
+def query_conditions(own: Collection[str]) -> tuple[Condition, ...]:
     """Return the filters of devices in the query, which are all parameters that are not in ``own``.
 
     Raises:
@@ -369,9 +369,7 @@ def query_conditions(own: Collection[str]) -> tuple[ColumnCondition, ...]:
     filters = [(name, value) for name, value in request.args.items(multi=True) if name not in own]
     if not filters:
         return ()
-    conditions: Sequence[ColumnCondition] | None = services().extensions.hook.device_conditions(
-        parameters=filters, own=own
-    )
+    conditions: Sequence[Condition] | None = services().extensions.hook.device_conditions(parameters=filters, own=own)
     # Without an extension that parses filters, all these parameters are unknown.
     if conditions is None:
         check_query(own)

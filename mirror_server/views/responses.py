@@ -22,7 +22,7 @@ from mirror_sdk.wire.routes import REQUEST_ID_HEADER
 from mirror_server.core.errors import ApiError
 from mirror_server.service.slow_reads import SlowRead, is_slow_read
 from mirror_server.store.backend import StorageFailed, TooMuchWaiting
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.views.requests import Paging, app_id, request_id, services
 
@@ -216,7 +216,7 @@ def make_conditional(response: Response) -> None:
 
 def when_page_read(
     paging: Paging,
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     rows: int,
     select: Callable[..., tuple[Sequence[T], int | None]],
     to_json: Callable[[T], Any],

@@ -33,7 +33,7 @@ from mirror_server.service.keys import Scope
 from mirror_server.store import commands
 from mirror_server.store import keys as stored_keys
 from mirror_server.store.backend import StorageFailed
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 from mirror_server.views.deferred_responses import DeferredResponse
@@ -50,11 +50,11 @@ class Selection:
     COLUMNS = MappingProxyType({"named": "endpoint_name", "looked_up": "(SELECT endpoint_type)"})
 
     @extends
-    def device_conditions(self, parameters: Sequence[tuple[str, str]]) -> list[ColumnCondition] | None:
+    def device_conditions(self, parameters: Sequence[tuple[str, str]]) -> list[Condition] | None:
         if any(name not in self.COLUMNS for name, _ in parameters):
             return None
         return [
-            ColumnCondition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
+            Condition(self.COLUMNS[name], "IN", tuple(value.split(",")), is_unique=name == "named")
             for name, value in parameters
         ]
 

@@ -15,14 +15,14 @@ from mirror_sdk.wire.log_entries import NUMBERS_LEFT_OUT
 from mirror_server.extensions.downloads import Download
 from mirror_server.service.keys import Scope
 from mirror_server.store import devices, logs
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
 from mirror_server.views.description import TEXT, BodySpec, Parameter, ResponseSpec, described, json_of
 from mirror_server.views.requests import app_id, query_text, requires, services, without_head
 from mirror_server.views.responses import json_response, when_read
 
-_REGISTERED = ColumnCondition("registered", "IN", (1,))
+_REGISTERED = Condition("registered", "IN", (1,))
 _DEVICES_AT_A_TIME = 1000
 
 _TYPE = Parameter("type", "Only devices that register with this type.", TEXT)
@@ -79,7 +79,7 @@ def list_endpoints() -> Response:
     endpoint_type = query_text("type")
     conditions = [_REGISTERED]
     if endpoint_type is not None:
-        conditions.append(ColumnCondition("endpoint_type", "IN", (endpoint_type,)))
+        conditions.append(Condition("endpoint_type", "IN", (endpoint_type,)))
     server, is_admitted, application = services(), g.still_admits, app_id()
     api_error = server.download_slots.acquire(application)
     if api_error is not None:
@@ -91,7 +91,7 @@ def list_endpoints() -> Response:
     return Download(chunks, is_admitted=is_admitted, release=release, content_type="application/json", headers={})
 
 
-def _endpoints(session: Session, conditions: Sequence[ColumnCondition]) -> Generator[bytes]:
+def _endpoints(session: Session, conditions: Sequence[Condition]) -> Generator[bytes]:
     """Yield the list of devices in chunks, in its state at one time.
 
     A list without a closing bracket was aborted.

@@ -15,7 +15,7 @@ from mirror_server.extensions.directory.store import descriptions
 from mirror_server.extensions.openapi_parameters import FLAG
 from mirror_server.extensions.time_parameters import read_instant
 from mirror_server.hooks import SERVER, Extensions, extends, require_distinct
-from mirror_server.store.conditions import ColumnCondition, is_subquery
+from mirror_server.store.conditions import Condition, is_subquery
 from mirror_server.views.description import INSTANT, TEXT, Parameter, Schema, words
 from mirror_server.views.requests import PAGING
 
@@ -191,7 +191,7 @@ class DeviceFilters:
         _ = self.fields
 
     @extends
-    def device_conditions(self, parameters: Sequence[tuple[str, str]], own: Collection[str]) -> list[ColumnCondition]:
+    def device_conditions(self, parameters: Sequence[tuple[str, str]], own: Collection[str]) -> list[Condition]:
         """Parse each of these parameters as a filter."""
         return read_filters(parameters, self.fields, own=own)
 
@@ -203,7 +203,7 @@ class DeviceFilters:
 
 def read_filters(
     parameters: Iterable[tuple[str, str]], fields: Fields, *, own: Collection[str] = ()
-) -> list[ColumnCondition]:
+) -> list[Condition]:
     """Return the conditions of separate filters (``state__eq=registered``) and of the filters in ``filter=...``.
 
     Args:
@@ -238,7 +238,7 @@ def _expand(parameters: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> ColumnCondition:
+def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Condition:
     field_name, separator, operator = name.rpartition("__")
     if operator not in FILTER_OPERATORS or not separator:
         field_name, operator = name, "eq"
@@ -250,13 +250,13 @@ def _condition(name: str, text: str, fields: Fields, own: Collection[str]) -> Co
         column = fields.columns[field_name]
         is_name = column == descriptions.NAME and comparison == "IN"
         among = descriptions.AMONG_NAMES if is_name else None
-        return ColumnCondition(column, comparison, values, among=among, is_unique=field_name in fields.unique)
+        return Condition(column, comparison, values, among=among, is_unique=field_name in fields.unique)
     if field_name in fields.unsupported:
         nothing = descriptions.NOTHING if comparison in {"IN", "NOT IN"} else descriptions.NEVER
-        return ColumnCondition(nothing, comparison, tuple(texts))
+        return Condition(nothing, comparison, tuple(texts))
     prefix, _, attribute = field_name.partition("__")
     if attribute and prefix == fields.attributes:
-        return ColumnCondition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute)
+        return Condition(descriptions.ATTRIBUTE, comparison, tuple(texts), of=attribute)
     supported = [*fields.columns, *([f"{fields.attributes}__NAME"] if fields.attributes else [])]
     message = (
         f"unknown filter; supported: {', '.join(supported)}, each alone or with"

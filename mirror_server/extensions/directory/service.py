@@ -21,7 +21,7 @@ from mirror_server.extensions.directory.store.device_queries import DeviceQueryR
 from mirror_server.hooks import extends
 from mirror_server.service.devices import DeviceService, DirectoryEntry, require_device
 from mirror_server.store.change_listeners import RegistrationChange
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Session
@@ -124,7 +124,7 @@ class DirectoryService:
         return self._database.query(lambda session: _existing(session, query_id))
 
     def queries(
-        self, conditions: Sequence[ColumnCondition], *, after: str | None, descending: bool, limit: int, count: bool
+        self, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceQueryRow], int | None]:
         """Return up to ``limit + 1`` saved queries, and the number of all matching queries if ``count`` is set.
 
@@ -188,7 +188,7 @@ class DirectoryService:
         return self._database.query(lambda session: device_events.find(session, revision))
 
     def events(
-        self, conditions: Sequence[ColumnCondition], *, after: int | None, descending: bool, limit: int, count: bool
+        self, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int, count: bool
     ) -> tuple[list[DeviceEventRow], int | None]:
         """Return up to ``limit + 1`` device events, and the number of all matching events if ``count`` is set.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirror_server.core.timestamps import Instant
     from mirror_server.server import Services
     from mirror_server.store.backend import Storage, Violation
-    from mirror_server.store.conditions import ColumnCondition
+    from mirror_server.store.conditions import Condition
     from mirror_server.store.database import Database
 
 _DEMO_SECONDS = 7 * 86_400
@@ -106,7 +106,7 @@ def blueprints() -> list[Blueprint]:
 @extends
 def snapshot_at(
     instant: Instant,
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     patterns: Sequence[str],
     content_type: str,
     compression: Compression,

@@ -18,7 +18,7 @@ from mirror_sdk.wire.model import write_timestamp
 from mirror_sdk.wire.paths import parse_path
 from mirror_server.core.errors import ApiError
 from mirror_server.core.timestamps import Instant, to_datetime
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 
 _CURE = "send the cursor of the previous response, or omit after="
 
@@ -63,7 +63,7 @@ class HistorySelection:
         revision: The largest revision of a row. Rows that were stored later are not included.
     """
 
-    conditions: tuple[ColumnCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     patterns: tuple[str, ...] = ()
     begin: Instant | None = None
     end: Instant | None = None

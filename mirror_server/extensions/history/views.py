@@ -41,7 +41,7 @@ from mirror_server.extensions.history.selection import (
 from mirror_server.extensions.time_parameters import query_instant
 from mirror_server.service.keys import Scope
 from mirror_server.service.slow_reads import is_slow_read
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.views.description import (
     INSTANT,
     TEXT,
@@ -176,7 +176,7 @@ def get_history() -> Response:
 def _download(
     opening: Callable[[], OpenQuery],
     response: Callable[[OpenQuery], Generator[bytes]],
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     form: str,
 ) -> Response:
     """Return a response with the rows of a query. The query is closed after the response has been sent."""
@@ -203,12 +203,12 @@ def _selection() -> HistorySelection:
     )
 
 
-def _query_devices() -> tuple[ColumnCondition, ...]:
+def _query_devices() -> tuple[Condition, ...]:
     """Return the condition for the values of ``device_id`` in the query, if there are any."""
     device_ids = request.args.getlist("device_id")
     if len(device_ids) > MAX_DEVICES:
         raise ApiError.of_field("device_id", f"{len(device_ids)} values; at most {MAX_DEVICES} are allowed")
-    return (ColumnCondition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
+    return (Condition("device_id", "IN", tuple(device_ids), is_unique=True),) if device_ids else ()
 
 
 def _end(page: HistoryPage, pages: PagedRequest) -> bytes:
@@ -244,7 +244,7 @@ def _row(row: Mapping[str, Any]) -> bytes:
 
 def snapshot_at(
     instant: Instant,
-    conditions: Sequence[ColumnCondition],
+    conditions: Sequence[Condition],
     patterns: Sequence[str],
     form: str,
     compression: Compression,

@@ -16,7 +16,7 @@ from mirror_server.extensions.snapshots.store import SnapshotPage
 from mirror_server.service.devices import LruCache
 from mirror_server.service.slow_reads import Slots
 from mirror_server.store import devices, logs
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
@@ -34,7 +34,7 @@ class SnapshotSelection:
         changed_after: A revision. Of a device that has not changed after it, only the id is included.
     """
 
-    conditions: tuple[ColumnCondition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
     patterns: tuple[str, ...] = ()
     changed_after: int | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mirror_sdk.wire.snapshot import streamed_columns
 from mirror_server.store import devices
-from mirror_server.store.conditions import ColumnCondition, clause, where_of
+from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.session import Row, Session
 
@@ -46,7 +46,7 @@ class SnapshotPage:
     revision: int
 
 
-def pages(session: Session, conditions: Sequence[ColumnCondition], size: int) -> Iterator[SnapshotPage]:
+def pages(session: Session, conditions: Sequence[Condition], size: int) -> Iterator[SnapshotPage]:
     """Yield the pages of the devices that meet all conditions."""
     where, parameters = where_of(devices.planned(session, conditions))
     statement = (
@@ -61,7 +61,7 @@ def pages(session: Session, conditions: Sequence[ColumnCondition], size: int) ->
         after = last
 
 
-def devices_of(session: Session, conditions: Sequence[ColumnCondition], page: SnapshotPage) -> list[DeviceRow]:
+def devices_of(session: Session, conditions: Sequence[Condition], page: SnapshotPage) -> list[DeviceRow]:
     """Return the devices of a page."""
     return devices.page(session, conditions, after=page.after, descending=False, limit=page.device_count)
 

@@ -12,7 +12,7 @@ from mirror_server.extensions.history.parquet import ParquetRows, encoded, regro
 from mirror_server.extensions.history.row_reader import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store.history import StoredHistoryRow
-from mirror_server.store.devices import ColumnCondition
+from mirror_server.store.devices import Condition
 
 TEXT = StoredHistoryRow(0, "a", None, PATHS[0], NOW, 0, "reported", "observation", b"21.5", "text/plain")
 
@@ -128,7 +128,7 @@ def _later(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
 def test_selection_of_unknown_device_is_empty(new_history):
     stored = new_history()
     stored.record(TEXT, StoredHistoryRow(0, None, None, None, NOW, 0, "gap", until=NOW + 1))
-    unknown = (ColumnCondition("device_id", "IN", ("unknown",)),)
+    unknown = (Condition("device_id", "IN", ("unknown",)),)
     # A gap of the service concerns all devices.
     assert [row.what for row in found(stored.service, conditions=unknown)] == ["gap"]
     opened = stored.service.open(HistorySelection(conditions=unknown), stored.now)

@@ -14,7 +14,7 @@ from mirror_server.clock import ManualClock
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.service import HistoryService
 from mirror_server.extensions.history.store.history import StoredHistoryRow
-from mirror_server.store.devices import ColumnCondition
+from mirror_server.store.devices import Condition
 
 INSTANTS = st.one_of(st.integers(NOW, NOW + 20), st.sampled_from([0, NOW - 10**9, 4_070_908_800_000]))
 ROWS = st.lists(event_rows(INSTANTS), max_size=60)
@@ -47,7 +47,7 @@ def test_rows_match_selection(recorded, service, rows, data):
         of_path = row.path is None or row.path == pattern or (pattern[-1] == "*" and row.path.startswith(pattern[:-1]))
         return is_in and row.changed_at < end and of_path and (row.device_id is None or row.device_id in ids)
 
-    conditions = (ColumnCondition("device_id", "IN", tuple(ids)),)
+    conditions = (Condition("device_id", "IN", tuple(ids)),)
     asked = {"begin": begin, "end": end, "conditions": conditions, "patterns": (pattern,)}
     assert found(service, limit=limit, **asked) == expected(recorded.rows, is_selected)[:limit]
     assert found(service, limit=limit, descending=True, **asked) == expected(recorded.rows, is_selected)[::-1][:limit]

@@ -12,7 +12,7 @@ from device_resources import setting
 from mirror_server.core.errors import ApiError
 from mirror_server.service import slow_reads
 from mirror_server.service.slow_reads import SlowReadPool
-from mirror_server.store.conditions import ColumnCondition
+from mirror_server.store.conditions import Condition
 from mirror_server.views import notifications, responses
 from mirror_server.views.deferred_responses import DeferredResponse
 from mirror_server.web.wsgi_adapter import Unfinished
@@ -182,7 +182,7 @@ async def test_plain_poll_of_a_disconnected_client_does_not_move_the_position(se
 
 def condition(column="endpoint_type", comparison="NOT IN", values=1):
     is_unique = column in {"device_id", "endpoint_name"}
-    return ColumnCondition(column, comparison, tuple(map(str, range(values))), is_unique=is_unique)
+    return Condition(column, comparison, tuple(map(str, range(values))), is_unique=is_unique)
 
 
 @pytest.mark.parametrize(

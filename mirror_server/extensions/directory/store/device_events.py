@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.timestamps import Instant
-from mirror_server.store.conditions import ColumnCondition, count_of, page_of
+from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 
 KINDS = ("registration", "reg_update", "deregistration", "expired")
@@ -62,7 +62,7 @@ def find(session: Session, revision: int) -> DeviceEventRow | None:
 
 
 def page(
-    session: Session, conditions: Sequence[ColumnCondition], *, after: int | None, descending: bool, limit: int
+    session: Session, conditions: Sequence[Condition], *, after: int | None, descending: bool, limit: int
 ) -> list[DeviceEventRow]:
     """Return up to ``limit`` events that match all conditions, in the order in which they were stored.
 
@@ -73,7 +73,7 @@ def page(
     return [DeviceEventRow(*row) for row in rows]
 
 
-def count(session: Session, conditions: Sequence[ColumnCondition]) -> int:
+def count(session: Session, conditions: Sequence[Condition]) -> int:
     """Return the number of events that match all conditions."""
     return count_of(session, "device_events e", conditions)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirror_server.core.timestamps import Instant
-from mirror_server.store.conditions import ColumnCondition, count_of, page_of
+from mirror_server.store.conditions import Condition, count_of, page_of
 from mirror_server.store.session import Session
 
 _COLUMNS = "query_id, name, query, created_at, updated_at"
@@ -58,7 +58,7 @@ def delete(session: Session, query_id: str) -> bool:
 
 
 def page(
-    session: Session, conditions: Sequence[ColumnCondition], *, after: str | None, descending: bool, limit: int
+    session: Session, conditions: Sequence[Condition], *, after: str | None, descending: bool, limit: int
 ) -> list[DeviceQueryRow]:
     """Return up to ``limit`` queries that match all conditions, ordered by id.
 
@@ -69,7 +69,7 @@ def page(
     return [DeviceQueryRow(*row) for row in rows]
 
 
-def count(session: Session, conditions: Sequence[ColumnCondition] = ()) -> int:
+def count(session: Session, conditions: Sequence[Condition] = ()) -> int:
     """Return the number of queries that match all conditions."""
     return count_of(session, "device_queries", conditions)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from mirror_sdk.wire.device_object import Origin
 from mirror_server.core.timestamps import Instant
-from mirror_server.store.conditions import ColumnCondition, clause, where_of
+from mirror_server.store.conditions import Condition, clause, where_of
 from mirror_server.store.session import EXTENSIONS, Row, Session, batches
 
 KINDS: tuple[tuple[str, str | None], ...] = (
@@ -194,7 +194,7 @@ def _named(values: Sequence[str], letter: str, parameters: dict[str, Any]) -> st
     return ", ".join(f":{name}" for name in names) or "NULL"
 
 
-def device_ids(session: Session, conditions: Sequence[ColumnCondition]) -> list[str]:
+def device_ids(session: Session, conditions: Sequence[Condition]) -> list[str]:
     """Return the ids of all devices that meet all of the conditions."""
     where, parameters = where_of(conditions)
     return [device_id for (device_id,) in session.rows(f"SELECT device_id FROM devices{clause(where)}", **parameters)]
