@@ -49,16 +49,16 @@ EVENTS_COLUMNS = (
         "when the value changed, by the device's clock; for other events, when they happened",
         "changed_at",
     ),
+    TableColumn("received_at", INSTANT, "when this client received the event, by its own clock", "received_at"),
+    TableColumn("async_id", pa.string(), "id of the device request to which an async response belongs", "async_id"),
+    TableColumn("status", pa.int16(), "status of an async response", "status"),
+    TableColumn("category", CATEGORY, "why a device request failed", "category"),
     TableColumn(
         "logged_at",
         INSTANT,
         "when the service added the entry to the log, by its clock; NA if it does not send this time",
         "logged_at",
     ),
-    TableColumn("received_at", INSTANT, "when this client received the event, by its own clock", "received_at"),
-    TableColumn("async_id", pa.string(), "id of the device request to which an async response belongs", "async_id"),
-    TableColumn("status", pa.int16(), "status of an async response", "status"),
-    TableColumn("category", CATEGORY, "why a device request failed", "category"),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
 """The columns of the events table. The source of a column is an attribute of :class:`mirror_sdk.Event`."""
