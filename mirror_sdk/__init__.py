@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mirror_sdk._protocol.client_status import ClientStatus
     from mirror_sdk._protocol.device_request import DeviceRequest
     from mirror_sdk._protocol.log_consumers import Events, Watch
+    from mirror_sdk.conditions import Alarm, Condition
     from mirror_sdk.device import DeviceList, DeviceObject
     from mirror_sdk.device_lookup import DeviceLike, DevicesLike
     from mirror_sdk.errors import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         ChannelGone,
         ClientClosed,
         CompatibilityWarning,
+        ConditionWarning,
         ConfigError,
         Conflict,
         ConnectionFailed,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APIError",
     "AccessDenied",
+    "Alarm",
     "AmbiguousName",
     "AsyncDeviceRequest",
     "AsyncEvents",
@@ -105,6 +108,8 @@ __all__ = [
     "ClientClosed",
     "ClientStatus",
     "CompatibilityWarning",
+    "Condition",
+    "ConditionWarning",
     "ConfigError",
     "Conflict",
     "ConnectionFailed",
@@ -178,6 +183,7 @@ _NAMES = {
     "mirror_sdk._protocol.async_device_request": ["AsyncDeviceRequest"],
     "mirror_sdk.simulator.async_simulator": ["AsyncSimulator"],
     "mirror_sdk.simulator.simulator": ["Simulator"],
+    "mirror_sdk.conditions": ["Alarm", "Condition"],
     "mirror_sdk.device": ["DeviceList", "DeviceObject"],
     "mirror_sdk._protocol.device_request": ["DeviceRequest"],
     "mirror_sdk.events": ["Event", "EventKind"],

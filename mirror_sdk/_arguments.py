@@ -7,6 +7,7 @@ import math
 import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias, TypeGuard
 
@@ -74,6 +75,25 @@ def instant(name: str, value: object, now: Callable[[], datetime]) -> datetime:
 def is_span(value: object) -> bool:
     """Return whether a point in time was passed as a duration before the current time."""
     return isinstance(value, timedelta) or (isinstance(value, str) and _AGO.fullmatch(value) is not None)
+
+
+def span(name: str, value: object) -> timedelta:
+    """Return a duration that a caller passed as a timedelta or as a string such as ``10min`` or ``1h30min``.
+
+    Raises:
+        InvalidValue: The value is not a duration, its unit is unknown, or it is negative.
+    """
+    found: timedelta | None = value if isinstance(value, timedelta) else None
+    if isinstance(value, str) and is_span(value):
+        with suppress(OverflowError):
+            found = _ago(value)
+    # NaT of pandas is a timedelta, too, but is not equal to itself.
+    if found is None or found != found or found < timedelta():  # noqa: PLR0124 - NaT is not equal to itself
+        raise InvalidValue(
+            f"{name}={value!r} is not a duration; write one like '10min' or '1h30min' with the units"
+            f" {', '.join(_UNITS)}, or pass a timedelta"
+        )
+    return found
 
 
 def _ago(value: str) -> timedelta:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn, Self, Unpack, overload
 from weakref import ref
 
-from mirror_sdk._arguments import InstantLike, SqlFormat, TableFormat, count, table_module
+from mirror_sdk._arguments import InstantLike, SqlFormat, TableFormat, count, seconds, table_module
 from mirror_sdk._arguments import instant as instant_like
 from mirror_sdk._attribute_suggestions import WithAttributeSuggestions
 from mirror_sdk._fork import cannot_be_sent, import_locked, lazy_property
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from mirror_sdk.client_groups.async_requests import AsyncRequests
     from mirror_sdk.client_groups.async_service import AsyncMirrorService
     from mirror_sdk.client_groups.async_subscriptions import AsyncSubscriptions
+    from mirror_sdk.conditions.async_alarms import AsyncAlarms
+    from mirror_sdk.conditions.condition import Condition
     from mirror_sdk.plan import AsyncPlan
     from mirror_sdk.plan.requested_writes import RequestedWrites
     from mirror_sdk.recording import AsyncRecorder
@@ -671,6 +674,83 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         watch = AsyncWatch(reader, callback, accepts, self._session.sender.clock.now)
         self._session.add_watch(watch)
         return watch
+
+    def watch_conditions(
+        self,
+        conditions: Sequence[Condition],
+        *,
+        devices: DevicesLike | None = None,
+        subscribe: bool = False,
+        state_file: str | PathLike[str] | None = None,
+        timeout: float = math.inf,
+        outage_timeout: float | None = None,
+    ) -> AsyncAlarms:
+        """Iterate over alarms, which report that a condition has started or ended for a device.
+
+        The current values of registered devices count from the start of the iteration. After that, values count in the
+        order in which the service received them, from the time of their receipt by the service's clock. A value that
+        arrives late therefore does not change an earlier alarm, and the clocks of devices have no effect.
+        ``Condition.intervals`` returns the same intervals for a recording of the same events.
+
+        While the service is unreachable, the iterator waits. Afterwards, it evaluates the events in between at their
+        own times. If entries of the log were lost, it issues a :class:`GapWarning`, the conditions are unknown during
+        the gap, and the current state is read again.
+
+        With a state file, a program continues after a restart at the event at which it stopped. It reports what started
+        and ended in the meantime. Each alarm is delivered at least once: the file records that an alarm was processed
+        when the program requests the next one, or when a ``with`` block around the iteration ends without an error. If
+        the program crashes before that, the alarm is repeated with the same ``id`` and ``kind``.
+
+        Args:
+            conditions: The conditions, for example ``[Condition("/3303/*/5700", above=25, for_="10min")]``.
+            devices: Evaluate only these devices. Pass ids or endpoint names. The client looks up the names once, when
+                the iteration starts. The default is all devices, including those that register later.
+            subscribe: Whether to add presubscription rules for the paths of the conditions, apply them now, and leave
+                them in force. By default, values arrive only for resources that a rule or a subscription of this access
+                key covers. A :class:`NotSubscribedWarning` lists the paths that are not covered.
+            state_file: The path of a JSON file that stores the state between two runs. One program can use a file at a
+                time. It belongs to these conditions and devices, and to this service and access key. By default,
+                nothing is stored.
+            timeout: The iteration ends after this many seconds without an alarm. With 0, only events that are already
+                in the log are evaluated. By default, it does not end.
+            outage_timeout: The iterator raises an error if the service is unreachable for more than this many seconds.
+                By default, there is no limit. With ``timeout=0``, the iterator raises the error at once.
+
+        Raises:
+            ImportError: There is a state file, and filelock is not installed.
+            MirrorError: A request failed for a reason that a retry would not fix, or failed for longer than
+                ``outage_timeout``. The iterator raises the error, not this call.
+            NotFound: A device does not exist.
+            OSError: The state file cannot be read or written.
+            TypeError: ``conditions`` is not a list of conditions.
+            InvalidValue: There are no conditions, or ``timeout`` or ``outage_timeout`` is not valid. The error is also
+                raised if another program uses the state file, or if the file belongs to other conditions.
+
+        Warns:
+            ConditionWarning: A test does not apply to the type of a value.
+            GapWarning: Entries of the log were lost.
+            NotSubscribedWarning: No rule or subscription covers a path.
+
+        >>> from mirror_sdk import Condition
+        >>> await client.subscribe(station, "/3303/0/5700")
+        >>> warm = Condition("/3303/0/5700", above=21)
+        >>> [(alarm.kind.value, alarm.value) async for alarm in client.watch_conditions([warm], timeout=0)]
+        [('started', 21.5)]
+        """
+        import_locked("mirror_sdk.conditions.async_alarms")
+        from mirror_sdk.conditions.async_alarms import AsyncAlarms
+        from mirror_sdk.conditions.coverage import checked_conditions
+
+        return AsyncAlarms(
+            self._session,
+            checked_conditions(conditions),
+            devices=devices,
+            state_file=state_file,
+            subscribe=subscribe,
+            timeout_seconds=seconds("timeout", timeout),
+            outage_seconds=None if outage_timeout is None else seconds("outage_timeout", outage_timeout),
+            called_from=calling_line(),
+        )
 
     async def record(
         self,

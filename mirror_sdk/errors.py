@@ -59,6 +59,7 @@ Warnings::
       x NotSubscribedWarning
       x EmptyTableWarning
       x UnitWarning
+      x ConditionWarning
 
 No message and no attribute contains an access key.
 """
@@ -390,6 +391,13 @@ class UnitWarning(UserWarning):
 
     A device reports the unit of a sensor in resource 5701, and can change it. Until the device has reported that
     resource, the unit is unknown.
+    """
+
+
+class ConditionWarning(UserWarning):
+    """The test of a condition does not apply to the type of a value, such as ``above=25`` to a string.
+
+    The state of the condition is unknown while the resource has such a value.
     """
 
 

@@ -56,6 +56,8 @@ class Event(JsonForm):
             async response, a string is not decoded.
         changed_at: For an observation, the time at which the value changed, according to the device. For other kinds,
             it is the time of the event.
+        logged_at: The time at which the service added the entry to the log, by its own clock. ``None`` if the service
+            does not send it.
         async_id: The async-id of the request that a response belongs to.
         status: The status of an async response.
         category: The cause of the failure if the device request failed.
@@ -73,6 +75,7 @@ class Event(JsonForm):
     unit: str | None = None
     value: Value | None = None
     changed_at: datetime | None = None
+    logged_at: datetime | None = None
     async_id: str | None = None
     status: int | None = None
     category: str | None = None
@@ -188,6 +191,7 @@ def _of_entry(entry: Entry, seq: int | None, received_at: datetime) -> Event:
         device_id=body.ep,
         endpoint_name=body.original_ep,
         changed_at=instant_of(body.timestamp),
+        logged_at=instant_of(body.logged_at),
         uid=body.uid,
         content=body,
     )

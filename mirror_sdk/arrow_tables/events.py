@@ -53,6 +53,12 @@ EVENTS_COLUMNS = (
     TableColumn("async_id", pa.string(), "id of the device request to which an async response belongs", "async_id"),
     TableColumn("status", pa.int16(), "status of an async response", "status"),
     TableColumn("category", CATEGORY, "why a device request failed", "category"),
+    TableColumn(
+        "logged_at",
+        INSTANT,
+        "when the service added the entry to the log, by its clock; NA if it does not send this time",
+        "logged_at",
+    ),
     TableColumn("value_raw", pa.binary(), "payload (bytes)", is_raw=True),
 )
 """The columns of the events table. The source of a column is an attribute of :class:`mirror_sdk.Event`."""

@@ -56,7 +56,7 @@ HISTORY_COLUMNS = (
     TableColumn(
         "received_at",
         INSTANT,
-        "when the service received the event; in a recording, when the recording client did",
+        "when the service received the event; in a recording of a service that does not send it, when the client did",
         "received_at",
     ),
     TableColumn(
@@ -177,6 +177,8 @@ def history_of_events(events: pa.Table, gap_intervals: Sequence[GapInterval] = (
     rows = typed.filter(pc.or_(is_value, pc.is_in(event, pa.array(_REGISTRATIONS))))
     schema = schema_of(HISTORY_COLUMNS, raw=raw)
     columns = {name: rows[name].combine_chunks() for name in schema.names if name in rows.column_names}
+    if "logged_at" in rows.column_names:
+        columns["received_at"] = pc.coalesce(rows["logged_at"].combine_chunks(), columns["received_at"])
     # If a device does not send the time of a change, the time of receipt is used.
     columns["changed_at"] = pc.coalesce(columns["changed_at"], columns["received_at"])
     columns |= {name: pa.nulls(rows.num_rows, pa.string()) for name in ("status", "category")}

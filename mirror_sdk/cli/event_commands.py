@@ -9,15 +9,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from mirror_sdk.cli.alarm_program import AlarmProgram
 from mirror_sdk.cli.arguments import connect, device_option, limit_option, patterns_option
 from mirror_sdk.cli.group import in_words_of_the_shell, main
 from mirror_sdk.cli.output import OutputFormat, Row, form_options, show_heading, show_line
+from mirror_sdk.conditions import Condition
+from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event
 from mirror_sdk.values import plain_text
 
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
     from mirror_sdk.recording import Recorder
 
 _EVENT = ("at", "event", "device_id", "endpoint_name", "path", "value", "async_id", "status", "category")
+_ALARM = (
+    *("at", "kind", "device_id", "endpoint_name", "path", "condition", "value", "extreme", "begin", "hidden", "gap"),
+    "id",
+)
 _INCOMPLETE = 1
 _POLL_SECONDS = 0.2
 _SILENT_SECONDS = 10
@@ -36,9 +44,39 @@ _SILENT_SECONDS = 10
 @patterns_option
 @limit_option(help="Stop after this many events.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="Stop after this many seconds without an event.")
+@click.option(
+    "--alarm",
+    "alarms",
+    multiple=True,
+    metavar="CONDITION",
+    help="Show when this condition starts and ends, such as '/3303/0/5700 > 25 for 10min'. Can be repeated.",
+)
+@click.option("--exec", "command", metavar="COMMAND", help="Run this program for each alarm, without a shell.")
+@click.option(
+    "--exec-per-minute",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="How often to start the program per minute. Further alarms wait.",
+)
+@click.option(
+    "--state-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Continue from this file, and store the state of the alarms there.",
+)
+@click.option("--subscribe", is_flag=True, help="Add presubscription rules for the paths of the alarms. They remain.")
 @form_options
 def watch(
-    device: str | None, paths: Sequence[str], limit: int | None, timeout: float | None, form: OutputFormat
+    device: str | None,
+    paths: Sequence[str],
+    limit: int | None,
+    timeout: float | None,
+    alarms: Sequence[str],
+    command: str | None,
+    exec_per_minute: int,
+    state_file: Path | None,
+    subscribe: bool,
+    form: OutputFormat,
 ) -> None:
     """Show events as they arrive, until Ctrl-C.
 
@@ -48,11 +86,27 @@ def watch(
     If the mirror becomes unreachable, the command prints a message on standard error. It continues when the mirror can
     be reached again, and no event in between is lost.
 
+    With --alarm, the command shows alarms instead of events, one line when a condition starts and one when it ends:
+    see 'mirror help conditions'. --exec runs a program for each of them, one after the other, with the alarm in
+    environment variables such as MIRROR_ALARM_KIND, and as JSON in MIRROR_ALARM. A program that fails or runs for more
+    than a minute is reported on standard error, and the command continues.
+
     \b
       mirror watch --path '/3303/*'
       mirror watch --device light-01 --limit 1 --json
+      mirror watch --alarm '/3303/*/5700 > 25 for 10min' --subscribe --exec './notify.sh'
     """  # noqa: D301 - click wants the character, not its escape
     signal.signal(signal.SIGTERM, stop)
+    if alarms:
+        if paths:
+            raise click.UsageError("--path and --alarm cannot be combined; the paths are in the condition")
+        program = None if command is None else AlarmProgram(command, exec_per_minute)
+        options: Any = {"state_file": state_file, "subscribe": subscribe, "devices": [device] if device else None}
+        _watch_alarms(list(map(_condition, alarms)), options, limit, timeout, program, form)
+        return
+    for option, value in (("--exec", command), ("--state-file", state_file), ("--subscribe", subscribe)):
+        if value:
+            raise click.UsageError(f"{option} needs --alarm")
     # Ctrl-C is the normal way to end the command.
     with suppress(KeyboardInterrupt), connect() as client:
         only = [client.devices.get(device).id] if device else None
@@ -66,6 +120,39 @@ def watch(
                 show_line(_event_row(event), form)
         if not is_reported.is_set():
             click.echo(f"no events received; {advice}", err=True)
+
+
+def _condition(text: str) -> Condition:
+    try:
+        return Condition.parse(text)
+    except InvalidValue as error:
+        raise click.BadParameter(str(error), param_hint="--alarm") from error
+
+
+def _watch_alarms(
+    conditions: Sequence[Condition],
+    options: Any,
+    limit: int | None,
+    timeout: float | None,
+    program: AlarmProgram | None,
+    form: OutputFormat,
+) -> None:
+    """Show alarms, and run the program for each of them."""
+    seconds = float("inf") if timeout is None else timeout
+    show_heading(_ALARM, form)
+    is_reported = threading.Event()
+    # No alarms for a long time are normal.
+    is_reported.set()
+    with (
+        suppress(KeyboardInterrupt),
+        connect() as client,
+        client.watch_conditions(conditions, timeout=seconds, outage_timeout=seconds, **options) as alarms,
+        _reported_outages(client, is_reported, ""),
+    ):
+        for alarm in islice(alarms, limit):
+            show_line({name: getattr(alarm, name) for name in _ALARM}, form)
+            if program is not None:
+                program.run(alarm)
 
 
 @main.command()

@@ -12,7 +12,7 @@ TOPICS = topics_in(FOLDER)
 GROUPS = {
     "Start here": ["client", "shell", "widgets", "glossary", "troubleshooting"],
     "Read and write": ["values", "timeouts", "sleeping-devices", "plans"],
-    "Tables and events": ["tables", "snapshots", "events", "history", "sql", "time", "recordings"],
+    "Tables and events": ["tables", "snapshots", "events", "history", "sql", "time", "conditions", "recordings"],
     "Share your work": ["privacy", "cassettes"],
     "Special tasks": ["webhooks", "dask", "testing"],
 }

@@ -30,7 +30,8 @@ def history_frame(events: pd.DataFrame, *, raw: bool = False, tz: str | None = N
 
     ``client.history()`` and ``Recording.history()`` return such a table directly. The notification log contains less
     than the history of the service. The result of this function therefore lacks values that other applications read,
-    values without a subscription, completed writes, and revisions. ``received_at`` comes from the client's clock.
+    values without a subscription, completed writes, and revisions. ``received_at`` is
+    ``logged_at`` or, without it, the time by the client's clock.
 
     Args:
         events: The result of ``client.notifications.events_frame()`` or ``Recording.events()``.

@@ -374,6 +374,11 @@ def _checked(table: pa.Table) -> pa.Table:
     Raises:
         ValueError: The columns of the table differ, or contain an invalid word or time.
     """
+    if "logged_at" not in table.column_names:
+        # The recording was made before this column existed.
+        field = STORED_SCHEMA.field("logged_at")
+        nothing = pa.nulls(table.num_rows, field.type)
+        table = table.add_column(STORED_SCHEMA.get_field_index("logged_at"), field, nothing)
     if not table.schema.equals(STORED_SCHEMA):
         raise ValueError("its columns are not those of events")
     for name, words in _WORDS.items():

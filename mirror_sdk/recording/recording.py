@@ -167,9 +167,10 @@ class Recording(Queryable):
 
         :func:`mirror_sdk.frames.history_frame` describes the columns, and what the notification log does not contain.
         The table also lacks the gaps of the service itself. For values that this application has read, the table
-        contains the time of the response instead of the device's time. ``received_at`` comes from the clock of this
-        machine. Parts of the log that were lost or not read are rows with the event ``gap``. A recording that was made
-        with ``paths`` contains neither registrations nor responses to reads.
+        contains the time of the response instead of the device's time. ``received_at`` comes from the clock of the
+        service or, if the service does not send it, of this machine. Parts of the log that were lost or not read are
+        rows with the event ``gap``. A recording that was made with ``paths`` contains neither registrations nor
+        responses to reads.
 
         Args:
             devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.

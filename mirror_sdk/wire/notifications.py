@@ -24,6 +24,8 @@ class AsyncResponse(WireModel):
             ``after``, or if the channel requested it.
         timestamp: The time at which the request ended, in milliseconds since 1970. Present in a poll with ``after``, or
             if the channel requested it.
+        logged_at: The time at which the service added this entry to the log, in milliseconds since 1970. Present
+            together with ``seq``. An extension of the specification.
         ep: The id of the device. An extension of the specification.
         original_ep: The name with which the device registers. An extension of the specification.
         path: The resource path of the request. An extension of the specification.
@@ -38,6 +40,7 @@ class AsyncResponse(WireModel):
     uid: str | None = None
     timestamp: int | None = None
     seq: int | None = None
+    logged_at: Annotated[int | None, Field(alias="logged-at")] = None
     ep: str | None = None
     original_ep: Annotated[str | None, Field(alias="original-ep")] = None
     path: str | None = None
@@ -58,6 +61,8 @@ class Notification(WireModel):
             it.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
             requested it. An extension of the specification.
+        logged_at: The time at which the service added this entry to the log, in milliseconds since 1970. Present
+            together with ``seq``. An extension of the specification.
     """
 
     ep: str
@@ -69,6 +74,7 @@ class Notification(WireModel):
     timestamp: int | None = None
     original_ep: Annotated[str | None, Field(alias="original-ep")] = None
     seq: int | None = None
+    logged_at: Annotated[int | None, Field(alias="logged-at")] = None
 
 
 class RegisteredResource(WireModel):
@@ -100,6 +106,8 @@ class RegistrationEvent(WireModel):
         timestamp: The time of the event, in milliseconds since 1970.
         seq: The number of this entry in the notification log. Present in a poll with ``after``, or if the channel
             requested it. An extension of the specification.
+        logged_at: The time at which the service added this entry to the log, in milliseconds since 1970. Present
+            together with ``seq``. An extension of the specification.
         resources: The resources of the device.
         ended_subscriptions: The paths of the application's single subscriptions that this registration ended. Absent if
             there are no such paths. An extension of the specification.
@@ -112,6 +120,7 @@ class RegistrationEvent(WireModel):
     uid: str | None = None
     timestamp: int | None = None
     seq: int | None = None
+    logged_at: Annotated[int | None, Field(alias="logged-at")] = None
     resources: list[RegisteredResource] = []
     ended_subscriptions: Annotated[list[str], Field(alias="ended-subscriptions")] = []
 
@@ -126,6 +135,8 @@ class DeregisteredDevice(WireModel):
         uid: A unique id of this entry, which stays the same if the server sends the entry again. An extension of the
             specification.
         timestamp: The time of the event, in milliseconds since 1970. An extension of the specification.
+        logged_at: The time at which the service added this entry to the log, in milliseconds since 1970. Present
+            together with ``seq``. An extension of the specification.
     """
 
     ep: str
@@ -133,6 +144,7 @@ class DeregisteredDevice(WireModel):
     uid: str | None = None
     timestamp: int | None = None
     seq: int | None = None
+    logged_at: Annotated[int | None, Field(alias="logged-at")] = None
 
 
 _Deregistered = Annotated[

@@ -172,7 +172,7 @@ def entry_json(entry: LogEntry, extras: MessageExtras) -> Any:
     if entry.kind in _DEREGISTRATIONS and not extras.deregistrations_as_object:
         return body["ep"]
     if extras.include_seq:
-        body = {**body, "seq": entry.seq}
+        body = {**body, "seq": entry.seq, "logged-at": entry.logged_at}
     dropped = _dropped_members(entry.kind, extras)
     return {name: value for name, value in body.items() if name not in dropped} if dropped else body
 

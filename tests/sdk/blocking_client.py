@@ -10,9 +10,10 @@ from typing import Any, Self
 
 from waits import PATIENCE_SECONDS
 
-from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch, Event
+from mirror_sdk import AsyncDeviceRequest, AsyncEvents, AsyncMirrorClient, AsyncWatch
 from mirror_sdk.cassette import AsyncCassette
 from mirror_sdk.client_groups.base import AsyncClientGroup
+from mirror_sdk.conditions.async_alarms import AsyncAlarms
 from mirror_sdk.plan import AsyncPlan
 from mirror_sdk.recording import AsyncRecorder
 
@@ -99,7 +100,7 @@ class Blocking:
             return Blocking(made, self._loop)
         if isinstance(made, AsyncCassette):
             return BlockingCassette(made, self._loop)
-        if isinstance(made, AsyncEvents):
+        if isinstance(made, AsyncEvents | AsyncAlarms):
             # Events of the synchronous client start at the call.
             self._loop.run(made.__aenter__())
             return BlockingEvents(made, self._loop)
@@ -121,24 +122,33 @@ class BlockingCassette(Blocking):
         return self
 
 
-class BlockingEvents(Iterator[Event]):
-    """A blocking iterator of the asynchronous client's events."""
+class BlockingEvents(Iterator[Any]):
+    """A blocking iterator of the asynchronous client's events or alarms."""
 
-    def __init__(self, events: AsyncEvents, loop: Loop) -> None:
+    def __init__(self, events: AsyncEvents | AsyncAlarms, loop: Loop) -> None:
         self._events = events
         self._loop = loop
         self._is_over = False
 
     @property
     def position(self) -> int | None:
-        return self._events.position
+        return self._events.position  # type: ignore[union-attr] # of events alone
 
-    def __next__(self) -> Event:
+    def __next__(self) -> Any:
         if self._is_over:
             raise StopIteration
         try:
-            event: Event = self._loop.run(self._events.__anext__())
+            return self._loop.run(self._events.__anext__())
         except StopAsyncIteration:
-            self._is_over = True
+            # Alarms continue, as those of the synchronous client.
+            self._is_over = isinstance(self._events, AsyncEvents)
             raise StopIteration from None
-        return event
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *arguments: object) -> None:
+        self._loop.run(self._events.__aexit__(*arguments))
+
+    def close(self) -> None:
+        self._loop.run(self._events.aclose())

@@ -13,6 +13,7 @@ from client_groups import GROUPS as CLIENT_GROUPS
 from topic_examples import topic_examples
 
 from mirror_sdk import (
+    Condition,
     DeviceList,
     DeviceObject,
     DeviceRequest,
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.keeps_history
 WIDGETS = [EventWatcher, Explorer, FleetTable, WritePanel]
 CLASSES = [
     *(Simulator, DeviceList, DeviceObject, DeviceRequest, MirrorAccessor, MirrorClient, Plan, PlanReport, Recording),
-    *(AcceptedRequest, HistoryMethods, Queryable, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
+    *(AcceptedRequest, Condition, HistoryMethods, Queryable, Resource, SnapshotDataset, Value, *WIDGETS, MirrorWidget),
     *CLIENT_GROUPS.values(),
 ]
 MODULES = [

@@ -80,6 +80,13 @@ def test_table_without_its_extra_raises_and_sends_no_request(missing, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_state_file_without_its_extra_raises_and_sends_no_request(tmp_path):
+    ways = ["client.watch_conditions([mirror_sdk.Condition.parse('/1 changed')], state_file='state.json')"]
+    ended = run(PROGRAM.format(missing=["filelock"], ways=ways), cwd=tmp_path)
+    assert ended.stdout == 'state_file needs filelock: pip install "device-state-mirror[frames]"\n'
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_so_does_a_command_that_shows_one():
     program = "import sys; sys.modules['pandas'] = None; from mirror_sdk.cli import main; main()"
     ended = run(program, "drift", env={**os.environ, "API_HOST": "http://127.0.0.1:9", "API_KEY": "ak_0"})

@@ -19,6 +19,8 @@ from mirror_sdk import (
     Watch,
 )
 from mirror_sdk.cassette import AsyncCassette, Cassette
+from mirror_sdk.conditions.alarms import Alarms
+from mirror_sdk.conditions.async_alarms import AsyncAlarms
 from mirror_sdk.plan import AsyncPlan, Plan
 from mirror_sdk.recording import AsyncRecorder, Recorder
 
@@ -26,6 +28,7 @@ TWINS = {
     MirrorClient: AsyncMirrorClient,
     DeviceRequest: AsyncDeviceRequest,
     Watch: AsyncWatch,
+    Alarms: AsyncAlarms,
     Recorder: AsyncRecorder,
     Plan: AsyncPlan,
     Cassette: AsyncCassette,
@@ -38,7 +41,14 @@ TYPES = {kind.__name__: twin.__name__ for kind, twin in TWINS.items()} | {"Event
 TYPES["httpx.BaseTransport | None"] = "httpx.AsyncBaseTransport | None"
 AT_ONCE = {
     *("Cassette.insert", "Cassette.open", "Cassettes.use", "MirrorClient.events", "MirrorClient.from_cassette"),
-    *("MirrorClient.from_env", "Notifications.status", "Plan.save", "Plan.stop", "Recorder.audit"),
+    *(
+        "MirrorClient.from_env",
+        "MirrorClient.watch_conditions",
+        "Notifications.status",
+        "Plan.save",
+        "Plan.stop",
+        "Recorder.audit",
+    ),
 }
 """Members of the asynchronous client that do not wait."""
 
@@ -79,6 +89,7 @@ def test_each_method_has_the_same_arguments_and_result(sync):
 
 ON_THE_CLIENT = {
     *("read_value", "write_value", "execute", "get_device", "subscribe", "unsubscribe", "events", "watch", "record"),
+    "watch_conditions",
     *("plan", "state_frame", "history", "as_of", "changes", "sql", "from_env", "from_cassette", "base_url", "close"),
     *("cassettes", "devices", "fleet", "notifications", "plans", "requests", "service", "subscriptions"),
 }

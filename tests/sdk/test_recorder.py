@@ -283,6 +283,21 @@ def test_a_state_is_that_of_the_instant(client, simulator, observed, device_id, 
         recording.as_of(datetime(2026, 1, 1))
 
 
+def test_recording_without_the_time_of_logging_is_read_and_continued(client, observed, folder):
+    with client.record(folder):
+        observed(1.0, 2.0)
+    part = part_path(folder, 2)
+    table = pq.ParquetFile(part).read()
+    pq.write_table(table.drop_columns("logged_at"), part)
+    with client.record(folder):
+        observed(3.0)
+    recording = Recording(folder)
+    events = recording.events()
+    assert numbers(events) == [1.0, 2.0, 3.0]
+    assert events["logged_at"].isna().tolist() == [True, True, False]
+    assert recording.history()["value_num"].dropna().tolist() == [1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize(("version", "found"), [({"version": 3}, "format version 3"), ({}, "no format version")])
 def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):

@@ -196,8 +196,13 @@ def test_message_contains_only_requested_extras():
         (MessageExtras(include_uid=True), "uid", "uid", "uid"),
         (MessageExtras(include_timestamp=True), "timestamp", "", "timestamp"),
         (MessageExtras(include_original_ep=True), "original-ep", "", ""),
-        (MessageExtras(include_seq=True), "seq", "seq", "ep path seq"),
-        (CURSOR_EXTRAS, "original-ep timestamp uid seq", "uid seq", "ep original-ep path timestamp uid seq"),
+        (MessageExtras(include_seq=True), "seq logged-at", "seq logged-at", "ep path seq logged-at"),
+        (
+            CURSOR_EXTRAS,
+            "original-ep timestamp uid seq logged-at",
+            "uid seq logged-at",
+            "ep original-ep path timestamp uid seq logged-at",
+        ),
     ):
         update = dataclasses.replace(REGISTRATION, kind="reg-updates")
         message = compose([NOTIFICATION, REGISTRATION, update, RESPONSE], extras)
@@ -212,8 +217,8 @@ def test_deregistration_message_is_an_id_or_an_object():
         (MessageExtras(), "d"),
         (MessageExtras(True, True, True, include_seq=True), "d"),
         (MessageExtras(True, True, True, True), {"ep": "d"}),
-        (MessageExtras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3}),
-        (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3}),
+        (MessageExtras(deregistrations_as_object=True, include_seq=True), {"ep": "d", "seq": 3, "logged-at": 5}),
+        (CURSOR_EXTRAS, {**OF_A_DEVICE, "seq": 3, "logged-at": 5}),
     ):
         for kind in ("de-registrations", "registrations-expired"):
             assert compose([LogEntry(3, kind, OF_A_DEVICE, 5)], extras) == {kind: [deregistration]}, extras
