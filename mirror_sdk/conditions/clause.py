@@ -43,6 +43,17 @@ class Clause:
     duration: int = 0
     until: float | None = None
 
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """The numbers with which the value is compared. They are the levels that a plot shows."""
+        limits: dict[Test, tuple[float, ...]] = {
+            "above": (self.low,),
+            "below": (self.high,),
+            "outside": (self.low, self.high),
+            "equals": (self.value,) if isinstance(self.value, float) else (),
+        }
+        return limits.get(self.test, ()) + (() if self.until is None else (self.until,))
+
     def matches(self, path: str) -> bool:
         """Return whether a resource path matches."""
         return _expression(self.path).fullmatch(path) is not None

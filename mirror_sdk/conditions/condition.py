@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mirror_sdk._arguments import InstantLike
+    from mirror_sdk.conditions.spans import Span
 
 
 class Condition:
@@ -214,3 +215,33 @@ class Condition:
         from mirror_sdk.conditions.tables import intervals
 
         return intervals(self._expression, table, by=by, state=state, begin=begin, end=end, tz=tz)
+
+    def spans(self, table: pd.DataFrame) -> dict[tuple[str, str | None], list[Span]]:
+        """Return when the condition was met by the time of change, as the plots of a table show it.
+
+        In contrast to :meth:`intervals`, a span begins when the condition is met, and it is split where the state
+        becomes unknown or known.
+
+        Args:
+            table: A history, an events table, or the history of a recording.
+
+        Returns:
+            The spans for each device id and path, sorted by time. The path is ``None`` for a combination. Each span has
+            ``begin`` and ``end`` in milliseconds since 1970, and ``is_known``.
+
+        Raises:
+            ImportError: pandas is not installed.
+            InvalidValue: The table lacks a column.
+
+        Warns:
+            ConditionWarning: A test does not apply to the type of some values.
+
+        >>> from mirror_sdk import Condition
+        >>> client.subscribe(station, "/3303/0/5700")
+        >>> events = client.notifications.events_frame(after=0, timeout=0)
+        >>> [path for _, path in Condition("/3303/0/5700", above=20).spans(events)]
+        ['/3303/0/5700']
+        """
+        from mirror_sdk.conditions.tables import spans
+
+        return spans(self._expression, table)

@@ -60,6 +60,16 @@ class Change(NamedTuple):
     gap: bool
 
 
+class GroupState(NamedTuple):
+    """The state of a condition from a time on: whether it is met, or ``None`` if this is unknown."""
+
+    condition: int
+    device: str
+    path: str | None
+    at: int
+    state: bool | None
+
+
 class Mismatch(NamedTuple):
     """A value of a type to which a test does not apply."""
 
@@ -74,14 +84,16 @@ class Evaluator:
 
     Args:
         conditions: The expressions of the conditions.
+        states: A list to which each state of a condition is added. A state may be added again while it lasts.
 
     Attributes:
         now: The time up to which the conditions were evaluated.
         mismatches: The first value of each resource to which a test does not apply. A caller may clear the list.
     """
 
-    def __init__(self, conditions: Sequence[Expression]) -> None:
+    def __init__(self, conditions: Sequence[Expression], states: list[GroupState] | None = None) -> None:
         self.now = -1
+        self._states = states
         self.mismatches: list[Mismatch] = []
         self._conditions = conditions
         self._groups: dict[tuple[int, str, str], _Group] = {}
@@ -197,7 +209,7 @@ class Evaluator:
     def _group(self, condition: int, device: str, path: str) -> _Group:
         key = (condition, device, path)
         if key not in self._groups:
-            self._groups[key] = _Group(key, self._conditions[condition])
+            self._groups[key] = _Group(key, self._conditions[condition], self._states)
             self._by_device[device].append(self._groups[key])
         return self._groups[key]
 
@@ -224,11 +236,12 @@ class _Group:
         is_open: Whether the start of an interval was reported, but not its end.
     """
 
-    __slots__ = ("_expression", "clauses", "is_open", "key", "run", "runs")
+    __slots__ = ("_expression", "_noted", "clauses", "is_open", "key", "run", "runs")
 
-    def __init__(self, key: tuple[int, str, str], expression: Expression) -> None:
+    def __init__(self, key: tuple[int, str, str], expression: Expression, noted: list[GroupState] | None) -> None:
         self.key = key
         self._expression = expression
+        self._noted = noted
         self.clauses = clauses_of(expression)
         self.runs: dict[tuple[int, str], ClauseRun] = {}
         self.run = StateRun()
@@ -240,6 +253,9 @@ class _Group:
         state = one.state if is_single else _evaluate(self._expression, self._states())
         if not is_single:
             self.run.set(at, state)
+        if self._noted is not None:
+            condition, device, path = self.key
+            self._noted.append(GroupState(condition, device, path or None, at, state))
         if state is not None and state != self.is_open:
             self.is_open = state
             yield self.change(AlarmKind.STARTED if state else AlarmKind.ENDED, at)

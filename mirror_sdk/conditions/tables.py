@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,9 +15,10 @@ from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
 from mirror_sdk.arrow_tables.history import HISTORY_EVENTS
 from mirror_sdk.conditions.alarm import AlarmKind
 from mirror_sdk.conditions.clause import Scalar
-from mirror_sdk.conditions.evaluator import Change, Evaluator, Row, RowKind
+from mirror_sdk.conditions.evaluator import Change, Evaluator, GroupState, Row, RowKind
 from mirror_sdk.conditions.grammar import Expression, clauses_of
 from mirror_sdk.conditions.mismatches import warn_of_mismatches
+from mirror_sdk.conditions.spans import Span, Spans
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.frames.analysis.history_rows import (
     BOOLEAN,
@@ -83,6 +85,23 @@ def intervals(
     found += [_Interval(started[one.device, one.path], one) for one in evaluator.open_intervals()]
     warn_of_mismatches([condition], evaluator.mismatches)
     return timeline.to_frame(_table(timeline, evaluator, found, until))
+
+
+def spans(condition: Expression, table: pd.DataFrame) -> dict[tuple[str, str | None], list[Span]]:
+    """Return the spans in which a condition was met; see :meth:`mirror_sdk.Condition.spans`."""
+    timeline = timeline_of(table)
+    states: list[GroupState] = []
+    evaluator = Evaluator([condition], states)
+    until = min(timeline.known_until, timeline.end)
+    # The changes are not needed, because the evaluator notes the states.
+    deque(_changes(evaluator, _rows(condition, timeline, None), until), maxlen=0)
+    warn_of_mismatches([condition], evaluator.mismatches)
+    found = Spans()
+    found.add(states)
+    return {
+        (device, path): [one if one.end is not None else one._replace(end=until) for one in of_group]
+        for (_, device, path), of_group in found.by_group.items()
+    }
 
 
 def _changes(evaluator: Evaluator, rows: Iterator[Row], until: int) -> Iterator[Change]:

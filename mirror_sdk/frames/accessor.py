@@ -21,6 +21,7 @@ from mirror_sdk.frames.excel import for_excel
 from mirror_sdk.frames.html import to_html, visible_frame
 from mirror_sdk.frames.joining import How, join, with_metadata_from
 from mirror_sdk.frames.plot_axes import axes_for, concise_dates, device_names, plain_legend
+from mirror_sdk.frames.plot_conditions import DrawableCondition, checked_conditions, draw_conditions
 from mirror_sdk.frames.plot_legend import label_of, line_names
 from mirror_sdk.frames.staleness import stale_devices, stale_rows
 from mirror_sdk.frames.state import value_column, wide
@@ -404,14 +405,24 @@ class MirrorAccessor(HistoryMethods):
         self._need("device_id", "endpoint_name")
         return stale_devices(self._frame, stale, devices)
 
-    def plot_timeline(self, *, paths: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    def plot_timeline(
+        self,
+        *,
+        paths: Sequence[str] | None = None,
+        conditions: Sequence[DrawableCondition] = (),
+        ax: Axes | None = None,
+    ) -> Axes:
         """Plot the numbers of an events or history table over time, with one labeled line for each device and resource.
 
         A line is interrupted while its device is absent, and at each gap of the service. The label of the vertical axis
         has the unit if all lines have the same unit.
 
+        The limits of a condition are drawn as horizontal lines. The intervals in which it is met for a plotted resource
+        are shaded, by the time at which the values changed. The parts in which its state is unknown are hatched.
+
         Args:
             paths: The resources to plot; all by default. ``*`` at the end of a path matches anything.
+            conditions: The conditions to draw, each of which is a :class:`mirror_sdk.Condition`.
             ax: The axes to draw on. By default, a new figure is created.
 
         Returns:
@@ -419,13 +430,17 @@ class MirrorAccessor(HistoryMethods):
 
         Raises:
             ImportError: matplotlib is not installed.
-            TypeError: ``paths`` is a single string.
-            InvalidValue: A pattern is invalid.
+            TypeError: ``paths`` is a single string, or ``conditions`` is not a list of conditions.
+            InvalidValue: A pattern is invalid, or the table lacks a column that a condition needs.
+
+        Warns:
+            ConditionWarning: A condition does not apply to the type of some values.
 
         >>> client.notifications.events_frame(after=0, timeout=0).mirror.plot_timeline().get_xlabel()
         'changed at (UTC)'
         """
         self._need("device_id", "path", "value_num", "changed_at")
+        selected = checked_conditions(conditions)
         numbers = self._value_rows()
         numbers = numbers[numbers["value_num"].notna() & numbers["changed_at"].notna()]
         patterns = path_patterns(paths)
@@ -451,6 +466,7 @@ class MirrorAccessor(HistoryMethods):
                 # matplotlib omits lines whose name begins with an underscore from the legend.
                 label=f" {name}" if name.startswith("_") else name,
             )
+        draw_conditions(axes, self._frame, selected, lines)
         zone = self._frame["changed_at"].dt.tz
         axes.set_xlabel(f"changed at ({zone})")
         unit = _common_unit(numbers)

@@ -6,15 +6,19 @@ import io
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from mirror_sdk._formatting import number_text
+from mirror_sdk.frames.plot_conditions import draw_condition
 from mirror_sdk.widgets import static
 from mirror_sdk.widgets.models.chart_parts import ChartParts
 from mirror_sdk.widgets.models.lines import Numbers, Series, SeriesKey, is_stepped, panel_title
 from mirror_sdk.widgets.models.past_values import milliseconds
+from mirror_sdk.widgets.models.plotted_conditions import PlottedCondition
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import StateRow, Threshold
 
@@ -68,9 +72,13 @@ def picture(
     axes = figure.subplots(len(heights), sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for panel, lines in zip(axes, panels, strict=False):
         _draw_lines(panel, lines, interval, colors, thresholds)
+        _draw_conditions(panel, [line.key for line in lines], chart.conditions, interval)
     for panel, row in zip(axes[len(panels) :], chart.states, strict=True):
         _draw_states(panel, row, interval)
+        _draw_conditions(panel, [row.key], chart.conditions, interval, 0.25)
     for panel in axes:
+        if panel.get_legend_handles_labels()[1]:
+            panel.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
         for shade in chart.shades:
             color = _BAD if shade.kind == "gap" else _NO_COLOR
             panel.axvspan(shade.begin, shade.end or interval.end, color=color, alpha=0.12, linewidth=0)
@@ -115,7 +123,24 @@ def _draw_lines(
     unit = f" ({lines[0].unit_text})" if lines[0].unit_text else ""
     axes.set_title(_plain(f"{panel_title(lines)}{unit}"), loc="left", fontsize="small", fontweight="bold")
     axes.grid(alpha=0.3)
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+
+
+def _draw_conditions(
+    axes: Any,
+    keys: Sequence[SeriesKey],
+    conditions: Sequence[PlottedCondition],
+    interval: Interval,
+    height: float = 1.0,
+) -> None:
+    begin, end = map(milliseconds, interval)
+    selected = [one for one in conditions if any(key in one.limits for key in keys)]
+    # A condition of several resources has one entry in the legend.
+    for number, group in groupby(sorted(selected, key=attrgetter("number")), attrgetter("number")):
+        of_number = list(group)
+        # A bar of states has no scale.
+        levels = {level for one in of_number for key in keys for level in one.limits.get(key, ()) if height == 1}
+        parts = [span for one in of_number for span in one.spans if span.begin <= end and (span.end or end) >= begin]
+        draw_condition(axes, _plain(of_number[0].condition), number, levels, parts, end, height)
 
 
 def _draw_states(axes: Any, row: StateRow, interval: Interval) -> None:

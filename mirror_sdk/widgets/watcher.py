@@ -6,9 +6,10 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import traitlets
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._formatting import number_text
 from mirror_sdk._table_arguments import device_ids, is_table
+from mirror_sdk.conditions import Condition
 from mirror_sdk.device_lookup import DevicesLike, known_id
 from mirror_sdk.events import utc_now
 from mirror_sdk.widgets import static
@@ -78,6 +80,10 @@ class EventWatcher(MirrorWidget):
         recording: A recording to start with, or the folder of a recording.
         thresholds: The levels that the plot marks, as a mapping from paths or path patterns to one level or a list of
             levels. The legend shows how long each line was above each level.
+        conditions: The conditions to show: :class:`mirror_sdk.Condition` objects, or texts such as ``/3303/0/5700 > 25
+            for 10min``. The limits of a condition are lines in the panels of its resources. The intervals in which it
+            is met are shaded there, by the time at which the values changed. The parts in which its state is unknown,
+            such as a gap, are hatched. The legend shows how long each condition was met.
         max_events: The maximum number of events that the widget stores from the recording. The same limit applies
             separately to events from the log.
         live: Whether the watcher receives events on its own.
@@ -90,8 +96,8 @@ class EventWatcher(MirrorWidget):
     Raises:
         FileNotFoundError: The recording does not exist.
         TypeError: ``client`` is not a :class:`~mirror_sdk.MirrorClient`, a threshold is not a number, or a single
-            string was passed instead of a list.
-        ValueError: A pattern is invalid.
+            string or condition was passed instead of a list.
+        ValueError: A pattern or a condition is invalid, or a condition needs desired values.
 
     >>> with EventWatcher(client, paths=["/3303/*"], live=False) as watcher:
     ...     watcher.model.counts_text
@@ -112,6 +118,7 @@ class EventWatcher(MirrorWidget):
         *,
         recording: str | os.PathLike[str] | Recording | None = None,
         thresholds: Mapping[str, float | Sequence[float]] | None = None,
+        conditions: Iterable[Condition | str] = (),
         max_events: int = MAX_EVENTS,
         live: bool = True,
         keep_previous: bool = False,
@@ -131,6 +138,7 @@ class EventWatcher(MirrorWidget):
             await_live=partial(feed_of(client).await_start, START_SECONDS) if live else lambda: None,
             max_events=max_events,
             thresholds=thresholds,
+            conditions=conditions,
             now=utc_now if live else None,
             clock=clock,
         )
@@ -251,6 +259,18 @@ class EventWatcher(MirrorWidget):
         self._rows("panels").show([self._panel(lines) for lines in panels_of(chart.lines)])
         states = [{"key": series_text(row.key), "name": row.name, "spans": row.spans} for row in chart.states]
         self._rows("states").show(states)
+        self._rows("conditions").show(
+            [
+                {
+                    "key": f"{one.number} {series_text(next(iter(one.limits)))}",
+                    "condition": one.condition,
+                    "name": one.name,
+                    "keys": list(map(series_text, one.limits)),
+                    "spans": one.spans,
+                }
+                for one in chart.conditions
+            ]
+        )
         marks = {"shades": chart.shades, "markers": chart.markers}
         self._rows("marks").show([{"key": key, "marks": found} for key, found in marks.items()])
 
@@ -261,6 +281,10 @@ class EventWatcher(MirrorWidget):
             for line in lines:
                 if threshold.concerns(line.key):
                     levels[threshold.level].append(series_text(line.key))
+        for line in lines:
+            for level in chain.from_iterable(one.limits.get(line.key, ()) for one in self._chart.conditions):
+                # The legend shows how long the condition was met, and not how long the line was above its limit.
+                levels.setdefault(level, [])
         return {
             "key": lines[0].panel,
             "title": panel_title(lines),

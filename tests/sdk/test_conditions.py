@@ -399,6 +399,29 @@ def _history(*rows, **attributes):
     return frame_of([replace(HistoryRow(*one), order=order) for order, one in enumerate(rows)], **attributes)
 
 
+@given(histories(), st.sampled_from(CONDITIONS))
+def test_spans_of_a_history_are_the_parts_of_its_intervals(history, condition):
+    frame = frame_of([row for row in history if not isinstance(row.value, float) or not math.isnan(row.value)])
+    found = condition.intervals(frame, by="changed_at")
+    found["met"] = found["duration"] - (found["started_at"] - found["begin"])
+    spans = condition.spans(frame)
+    groups = {
+        (device, None if pd.isna(path) else path): rows
+        for (device, path), rows in found.groupby(["device_id", "path"], observed=True, dropna=False)
+    }
+    assert {key for key, parts in spans.items() if parts} == set(groups)
+    for key, rows in groups.items():
+        known, unknown = (
+            sum(end - begin for begin, end, is_known in spans[key] if is_known == state) for state in (True, False)
+        )
+        assert pd.Timedelta(known + unknown, "ms") == rows["met"].sum()
+        assert {begin for begin, _, is_known in spans[key] if is_known} >= {
+            int(one.timestamp() * 1000) for one in rows["started_at"]
+        }
+        hidden = rows["hidden"].sum()
+        assert pd.Timedelta(unknown, "ms") == hidden or (rows["started_at"] > rows["begin"]).any()
+
+
 def test_intervals_table():
     history = _history(
         ("reported", "d1", TEMPERATURE, 0, 20.0),

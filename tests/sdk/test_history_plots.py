@@ -6,7 +6,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from reference_history import BEGIN, Row, at, frame_of, reports
-from resource_paths import TEMPERATURE
+from resource_paths import HUMIDITY, TEMPERATURE
+
+from mirror_sdk import Condition
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +149,20 @@ def test_timeline_and_wide_table_of_a_history_have_only_reported_values():
     with pytest.raises(TypeError, match="must be a list of str"):
         frame.mirror.plot_timeline(paths=TEMPERATURE)
     assert frame.mirror.wide()["d1", TEMPERATURE].tolist() == [1.0, 2.0]
+
+
+def test_conditions_are_lines_and_shaded_spans_of_the_plotted_resources():
+    rows = reports((0, 20.0), (5, 26.0), (10, 27.0), (20, 28.0), (25, 20.0))
+    frame = frame_of([*rows, *reports((0, 50.0), path=HUMIDITY), Row("gap", None, None, 13, until=15)])
+    hot = Condition(TEMPERATURE, above=25, until_below=24)
+    axes = frame.mirror.plot_timeline(paths=["/3303/*"], conditions=[hot, Condition(HUMIDITY, below=90)])
+    assert [line.get_ydata()[0] for line in axes.lines[1:]] == [24, 25]
+    spans = [
+        (*(round(86_400 * one - BEGIN.timestamp()) for one in patch.get_bbox().intervalx), bool(patch.get_hatch()))
+        for patch in axes.patches
+    ]
+    assert spans == [(5, 13, False), (13, 20, True), (20, 25, False)]
+    assert legend(axes)[1:] == ["/3303/0/5700 > 25 until below 24", "/3304/0/5700 < 90"]
+    for conditions, message in ((hot, "conditions must be a list"), ([str(hot)], "Condition.parse"), (5, "not 5")):
+        with pytest.raises(TypeError, match=message):
+            frame.mirror.plot_timeline(conditions=conditions)

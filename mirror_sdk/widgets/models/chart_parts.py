@@ -9,11 +9,13 @@ from datetime import datetime
 
 import numpy as np
 
+from mirror_sdk.conditions import Condition
 from mirror_sdk.events import Event, EventKind
 from mirror_sdk.frames.plot_legend import label_of
 from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.formatting import format_count, format_value
 from mirror_sdk.widgets.models.lines import Series, SeriesKey, after_silence, is_set_point
+from mirror_sdk.widgets.models.plotted_conditions import ConditionTracker, PlottedCondition
 from mirror_sdk.widgets.models.status import Tone
 from mirror_sdk.widgets.models.timeline import (
     MAX_MARKERS,
@@ -41,6 +43,7 @@ class ChartParts:
     states: Sequence[StateRow]
     shades: Sequence[Shade]
     markers: Sequence[Marker]
+    conditions: Sequence[PlottedCondition] = ()
 
 
 class _GrowingLine:
@@ -66,9 +69,16 @@ class ChartBuilder:
         lines: The plotted resources that have numbers.
         states: The plotted resources that have states.
         most: The maximum number of points of a line.
+        conditions: The conditions to show.
     """
 
-    def __init__(self, lines: Iterable[SeriesKey], states: Iterable[SeriesKey], most: int) -> None:
+    def __init__(
+        self,
+        lines: Iterable[SeriesKey],
+        states: Iterable[SeriesKey],
+        most: int,
+        conditions: Sequence[Condition] = (),
+    ) -> None:
         self._lines = {key: _GrowingLine(most) for key in lines}
         self._spans: dict[SeriesKey, deque[ColoredSpan]] = {key: deque(maxlen=MAX_SPANS) for key in states}
         self._devices = {key.device_id for key in (*self._lines, *self._spans)}
@@ -78,6 +88,7 @@ class ChartBuilder:
         self._gap: int | None = None
         self._before: datetime | None = None
         self._outcomes: deque[Event] = deque(maxlen=MAX_MARKERS)
+        self._conditions = ConditionTracker(conditions, (*self._lines, *self._spans), most)
 
     def add(self, event: Event) -> None:
         """Add an event, in the order of the log."""
@@ -86,9 +97,11 @@ class ChartBuilder:
             self._break(None, at)
             begin = at if self._before is None else min(at, self._before)
             self._gap = self._add_shade(Shade("gap", begin, at, _loss_text(event)))
+            self._conditions.lose(None, begin)
             return
         if self._gap is not None:
             self._end_shade(self._gap, at)
+            self._conditions.resume(at)
             self._gap = None
         self._before = at
         device = event.device_id or ""
@@ -97,9 +110,11 @@ class ChartBuilder:
         if event.kind in _LEFT:
             self._break(device, at)
             self._left[device] = self._add_shade(Shade("offline", at, None, device))
+            self._conditions.lose(device, at)
             return
         if device in self._left:
             self._end_shade(self._left.pop(device), at)
+        self._conditions.report(event, at)
         if event.kind is EventKind.ASYNC_RESPONSE:
             if event.path and (event.value is None or event.value.kind is ValueKind.NONE):
                 self._outcomes.append(event)
@@ -117,6 +132,7 @@ class ChartBuilder:
         units: Mapping[SeriesKey, str],
         device_names: Mapping[str, str],
         writes: Iterable[CompletedWrite],
+        now: datetime | None = None,
     ) -> ChartParts:
         """Return the parts of the plot.
 
@@ -125,12 +141,15 @@ class ChartBuilder:
             units: The unit codes of the resources.
             device_names: The names of the devices.
             writes: The completed writes in the history of the service.
+            now: The time up to which conditions are evaluated. The default is the time of the newest event.
         """
+        until = max((at for at in (now, self._before) if at is not None), default=None)
         return ChartParts(
             [self._series(key, names[key], units.get(key, "")) for key in self._lines],
             [StateRow(key, names[key], list(spans)) for key, spans in self._spans.items()],
             [self._named(shade, device_names) for shade in self._shades.values()],
             self._markers(device_names, writes),
+            [] if until is None else self._conditions.plotted(names, device_names, until),
         )
 
     def _series(self, key: SeriesKey, name: str, unit: str) -> Series:

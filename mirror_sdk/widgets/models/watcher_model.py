@@ -22,6 +22,7 @@ from mirror_sdk._arguments import closest
 from mirror_sdk._client import MirrorClient
 from mirror_sdk._formatting import display_names, visible
 from mirror_sdk.arrow_tables.units import names_unit
+from mirror_sdk.conditions import Condition
 from mirror_sdk.device import DeviceList
 from mirror_sdk.events import Event, EventKind, event_filter, utc_now
 from mirror_sdk.frames import events_frame
@@ -36,6 +37,7 @@ from mirror_sdk.widgets.models.formatting import format_count, format_value, sho
 from mirror_sdk.widgets.models.lines import Series, SeriesKey, short_name
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
+from mirror_sdk.widgets.models.plotted_conditions import checked_conditions
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow, plotted_instant
 from mirror_sdk.widgets.models.timeline import CompletedWrite, Threshold, is_state, number_of
@@ -75,12 +77,13 @@ class WatcherModel(Model):
             event is missed.
         max_events: The maximum number of stored events of the recording, and also of the log.
         thresholds: The levels for the lines of paths or path patterns. A value is a single level or a list of levels.
+        conditions: The conditions to show in the plot.
         now: A function that returns the time at which the plot ends. By default, the plot ends at the newest events.
         clock: A function that returns the time in seconds. It is used for the rate.
 
     Raises:
         TypeError: A single string was passed instead of a list.
-        ValueError: A pattern is invalid.
+        ValueError: A pattern or a condition is invalid.
 
     Attributes:
         recording: The recording of the chosen events.
@@ -106,11 +109,13 @@ class WatcherModel(Model):
         await_live: Callable[[], object] = lambda: None,
         max_events: int = MAX_EVENTS,
         thresholds: Mapping[str, float | Sequence[float]] | None = None,
+        conditions: Iterable[Condition | str] = (),
         now: Callable[[], datetime] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(client, run, clock=clock)
         self.thresholds = _thresholds(thresholds or {})
+        self._conditions = checked_conditions(conditions)
         self._now = now
         self.recording = RecordingModel(self)
         self.window = TimeWindow()
@@ -394,7 +399,8 @@ class WatcherModel(Model):
         if choice != self._charted or not 0 <= unread <= len(self._events):
             most = max(len(self._displayed), self._events.maxlen or MAX_EVENTS)
             self._charted = choice
-            self._chart = ChartBuilder([key for key in drawn if key not in states], states, most)
+            lines = [key for key in drawn if key not in states]
+            self._chart = ChartBuilder(lines, states, most, self._conditions)
             events: Iterable[Event] = self._displayed
         else:
             events = reversed(list(islice(reversed(self._events), unread))) if unread else ()
@@ -404,7 +410,8 @@ class WatcherModel(Model):
         series_names = self._series_names
         names = {key: series_names[key] for key in drawn}
         units = {key: self._units.unit_of(self._newest[key]) for key in drawn if key in self._newest}
-        return self._chart.parts(names, units, self._display_names, list(self._writes.values()))
+        now = None if self._now is None or self.is_paused else self._now()
+        return self._chart.parts(names, units, self._display_names, list(self._writes.values()), now)
 
     def color_of(self, key: SeriesKey) -> int:
         """Return the number of the color of a series. The color stays the same while the series is plotted."""

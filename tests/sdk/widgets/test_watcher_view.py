@@ -12,12 +12,14 @@ from thread_waits import until
 from waits import PATIENCE_SECONDS
 from widget_elements import START, do, observation
 
-from mirror_sdk import Event, EventKind
+from mirror_sdk import Condition, Event, EventKind
+from mirror_sdk.conditions.spans import Span
 from mirror_sdk.frames import read_parquet
 from mirror_sdk.recording import Recording
 from mirror_sdk.widgets import EventWatcher
 from mirror_sdk.widgets.models.chart_parts import ChartParts
 from mirror_sdk.widgets.models.lines import Series, SeriesKey
+from mirror_sdk.widgets.models.plotted_conditions import MAX_SPANS, PlottedCondition
 from mirror_sdk.widgets.models.status import Tone
 from mirror_sdk.widgets.models.time_window import Interval
 from mirror_sdk.widgets.models.timeline import ColoredSpan, Marker, Shade, StateRow, Threshold
@@ -45,8 +47,11 @@ def drawn(watcher):
     }
 
 
-def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, seconds, monkeypatch):
-    watcher = widget(EventWatcher, max_events=3000, clock=seconds)
+@pytest.mark.parametrize(("conditions", "messages"), [([], 0), ([f"{TEMPERATURE} changed"], 20)])
+def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(
+    widget, seconds, monkeypatch, conditions, messages
+):
+    watcher = widget(EventWatcher, max_events=3000, clock=seconds, conditions=conditions)
     watcher._handle_custom_msg({"request": "all"}, [])
     sent = []
     monkeypatch.setattr(watcher, "send", lambda content, buffers=(): sent.append((content, sum(map(len, buffers)))))
@@ -58,6 +63,9 @@ def test_at_a_thousand_events_a_second_few_bounded_messages_are_sent(widget, sec
     plots = [size for content, size in sent if content.get("name") == "lines"]
     assert [len(content["rows"]) for content in tables] == [250] * 40
     assert len(plots) <= 20
+    met = [row["spans"] for content, _ in sent if content.get("name") == "conditions" for row in content["rows"]]
+    assert len(met) == min(messages, len(plots))
+    assert all(len(spans) <= MAX_SPANS for spans in met)
     # Each time only the new points are sent, with two numbers each.
     assert max(plots[1:]) <= 2 * 8 * 750
     assert len(watcher._rows("events").rows) == MAX_ROWS
@@ -163,6 +171,81 @@ def test_thresholds_belong_to_the_lines_of_their_paths(widget):
         widget(EventWatcher, thresholds={TEMPERATURE: "hot"})
     with pytest.raises(ValueError, match="is allowed only at the end"):
         widget(EventWatcher, thresholds={"/*/0": 1})
+
+
+def condition_spans(watcher):
+    begin = START.timestamp() * 1000
+    return {
+        (row["condition"], *row["keys"]): [
+            (first - begin, last and last - begin, is_known) for first, last, is_known in row["spans"]
+        ]
+        for row in published(watcher, "conditions").values()
+    }
+
+
+def test_conditions_have_limits_and_spans_of_the_events(widget):
+    hot, text = Condition(TEMPERATURE, above=25, until_below=24), f"{TEMPERATURE} outside 10..28"
+    both = hot & Condition("/3304/*/5700", below=30)
+    watcher = widget(EventWatcher, thresholds={TEMPERATURE: 25}, conditions=[hot, text, both])
+    gap = Event(kind=EventKind.GAP, received_at=after(25), first_seq=5, seq=9)
+    values = [(0, 20), (10, 26), (20, 29), (30, 29), (40, 24.5), (50, 20), (60, 30)]
+    events = [observation(n, at=after(n), text=str(value)) for n, value in values]
+    humidity = [observation(n, path="/3304/0/5700", at=after(n), text="20") for n in (15, 35)]
+    left = Event(kind=EventKind.DEREGISTRATION, received_at=after(70), changed_at=after(70), device_id="d1")
+    # The first value arrives last.
+    watcher._receive([events[1], humidity[0], events[2], gap, events[3], humidity[1], *events[4:], left, events[0]], 0)
+    drawn(watcher)
+    key, other = f"d1 {TEMPERATURE}", "d1 /3304/0/5700"
+    found = condition_spans(watcher)
+    assert found == {
+        (str(hot), key): [(10, 20, True), (20, 30, False), (30, 50, True), (60, 70, True), (70, None, False)],
+        (text, key): [(20, 20, True), (20, 30, False), (30, 40, True), (60, 70, True), (70, None, False)],
+        (str(both), key, other): [(15, 20, True), (20, 35, False), (35, 50, True), (60, 70, True), (70, None, False)],
+    }
+    assert [panel["thresholds"] for panel in published(watcher, "panels").values()] == [
+        [
+            {"value": 25.0, "text": "25", "keys": [key]},
+            *({"value": level, "text": f"{level:g}", "keys": []} for level in (24.0, 10.0, 28.0)),
+        ],
+        [{"value": 30.0, "text": "30", "keys": []}],
+    ]
+    ((_, spans),) = hot.spans(watcher.frame).items()
+    assert [tuple(span) for span in spans][:-1] == [
+        tuple(span) for span in next(iter(published(watcher, "conditions").values()))["spans"]
+    ][:-1]
+
+
+def test_conditions_are_met_without_a_new_event(widget):
+    texts = [f"{TEMPERATURE} silent for 10s", f"{TEMPERATURE} > 25 for 20s"]
+    watcher = widget(EventWatcher, conditions=texts)
+    key = f"d1 {TEMPERATURE}"
+    for seconds, met in (
+        (0, [[], []]),
+        (15, [[(10_000, None, True)], []]),
+        (30, [[(10_000, None, True)], [(20_000, None, True)]]),
+    ):
+        watcher.model._now = lambda at=START + timedelta(seconds=seconds): at
+        if not seconds:
+            watcher._receive([observation(30, at=START)], 0)
+        drawn(watcher)
+        assert condition_spans(watcher) == {(text, key): spans for text, spans in zip(texts, met, strict=True)}
+    # A later event ends what was only met because it had not arrived.
+    watcher._receive([observation(20, at=after(5000))], 0)
+    drawn(watcher)
+    assert condition_spans(watcher) == {(texts[0], key): [(15_000, None, True)], (texts[1], key): []}
+
+
+def test_wrong_conditions_are_rejected(widget):
+    hot = Condition(TEMPERATURE, above=25)
+    for conditions, error, message in (
+        (hot, TypeError, "conditions must be a list"),
+        (str(hot), TypeError, "conditions must be a list"),
+        ([25], TypeError, "each of conditions must be a Condition or its text, not 25"),
+        (["hot"], ValueError, "conditions: condition 'hot': expected a path"),
+        ([f"{TEMPERATURE} differs from desired for 5min"], ValueError, "needs desired values"),
+    ):
+        with pytest.raises(error, match=message):
+            widget(EventWatcher, conditions=conditions)
 
 
 def test_the_range_stays_where_the_user_zooms_and_follows_again(widget):
@@ -301,6 +384,20 @@ def test_any_data_is_drawn_without_a_warning(name):
             warnings.simplefilter("error")
             made = picture(chart, COMPLETE_RANGE, colors, [Threshold("/3303/*", 1.0)])
         assert made.startswith(b"\x89PNG")
+
+
+def test_conditions_are_drawn_in_the_picture():
+    (line,) = lines = [series("d1", "Cel", 20.0, 30.0, 20.0)]
+    state = StateRow(SeriesKey("d1", SWITCH), "switch", [ColoredSpan(COMPLETE_RANGE.begin, None, "true", 0)])
+    begin = int(COMPLETE_RANGE.begin.timestamp() * 1000)
+    pictures = set()
+    for key, levels in ((line.key, [25.0]), (state.key, [])):
+        for spans in ([], [Span(begin + 1000, begin + 2000, True)], [Span(begin + 1000, None, False)]):
+            condition = PlottedCondition("/3303/0/5700 = $\\frac$", 0, "d1", {key: levels}, spans)
+            chart = ChartParts(lines, [state], [], [], [condition])
+            pictures.add(picture(chart, COMPLETE_RANGE, {line.key: 0}))
+    pictures.add(picture(ChartParts(lines, [state], [], []), COMPLETE_RANGE, {line.key: 0}))
+    assert len(pictures) == 7
 
 
 # Recordings

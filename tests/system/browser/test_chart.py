@@ -21,11 +21,12 @@ BEGIN_MS = datetime(2026, 1, 5, 8, 4, 34, tzinfo=UTC).timestamp() * 1000
 SECOND, MINUTE, DAY = 1000, 60_000, 86_400_000
 HOUR = 60 * MINUTE
 
-SHOW = """async ([line, isStepped, begin, end]) => {
+SHOW = """async ([line, isStepped, begin, end, conditions]) => {
     const lines = [["a", "a line", 0, isStepped]];
     const panel = { key: "panel", title: "Temperature", unit: "°C", thresholds: [], lines };
     const published = { panels: { kind: "rows", name: "panels", version: 0, all: true, rows: [panel] } };
     const buffers = line.map((numbers) => new DataView(Float64Array.from(numbers, (one) => one ?? NaN).buffer));
+    published.conditions = { kind: "rows", name: "conditions", version: 0, all: true, rows: conditions };
     published.lines = { kind: "series", name: "lines", version: 0, all: true, lines: [{ key: "a" }], buffers };
     const model = {
         _component: "watcher",
@@ -52,6 +53,18 @@ ROWS = """(shares) => {
     });
 }"""
 """The rows of pixels that have the color of the line, at shares of the width of the plot."""
+SHADES = """(shares) => {
+    const canvas = document.querySelector("canvas");
+    const { offsetLeft, offsetTop, offsetWidth, offsetHeight } = document.querySelector(".u-over");
+    return shares.map((share) => {
+        const [x, y, height] = [offsetLeft + share * offsetWidth, offsetTop + 2, offsetHeight / 2];
+        const { data } = canvas.getContext("2d").getImageData(
+            x * devicePixelRatio, y * devicePixelRatio, 1, height * devicePixelRatio);
+        const opacities = Array.from({ length: data.length / 4 }, (_, row) => data[4 * row + 3]).sort((a, b) => a - b);
+        return [0.5, 0.9].map((quantile) => opacities[Math.floor(quantile * opacities.length)]);
+    });
+}"""
+"""The median and the 90 % quantile of the opacity in the upper half of the plot, at shares of the width of the plot."""
 
 
 @pytest.fixture
@@ -79,10 +92,16 @@ def labels_of(page: Page, *ranges: tuple[float, float]) -> list[str]:
     return [label.replace("\N{EN DASH}", "to") for label in page.evaluate(script, ranges)]
 
 
-def show(page: Page, points: Sequence[tuple[float, float | None]], *, is_stepped: bool = False) -> None:
+def show(
+    page: Page,
+    points: Sequence[tuple[float, float | None]],
+    *,
+    is_stepped: bool = False,
+    conditions: Sequence[dict[str, object]] = (),
+) -> None:
     """Show a line in the plot of an hour. Times are shares of the hour; a missing value interrupts the line."""
     line = [[BEGIN_MS + share * HOUR for share, _ in points], [value for _, value in points]]
-    page.evaluate(SHOW, [line, is_stepped, BEGIN_MS, BEGIN_MS + HOUR])
+    page.evaluate(SHOW, [line, is_stepped, BEGIN_MS, BEGIN_MS + HOUR, conditions])
     expect(page.locator(".u-over")).to_be_visible()
 
 
@@ -124,6 +143,35 @@ def test_line_of_a_measurement_is_straight_between_two_values(page: Page, count:
     begin, middle, end = (sum(rows) / len(rows) for rows in rows_at(page, 0.3, 0.5, 0.7))
     assert begin > middle > end
     assert middle == pytest.approx((begin + end) / 2, abs=1)
+
+
+def test_condition_shades_its_spans_and_hatches_unknown_ones(page: Page) -> None:
+    condition = {
+        "key": "0 a",
+        "condition": "/3303/0/5700 > 5",
+        "name": "sensor-1",
+        "keys": ["a"],
+        "spans": [
+            [BEGIN_MS + begin * HOUR, BEGIN_MS + end * HOUR, is_known]
+            for begin, end, is_known in ((0.21, 0.4, True), (0.4, 0.6, False), (0.6, 0.7, True))
+        ],
+    }
+    other = condition | {"key": "0 b", "keys": ["b"], "spans": [[BEGIN_MS, BEGIN_MS + HOUR, True]]}
+    # The peak before the spans leaves the upper half of the plot to them.
+    show(page, [(0, 10), (0.01, 100), (0.02, 10), (1, 10)], conditions=[condition, other])
+    before, known, unknown, again, after = page.evaluate(SHADES, [0.17, 0.317, 0.517, 0.65, 0.87])
+    assert before == after == [0, 0]
+    assert known == again == [known[0], known[0]]
+    # The grid covers fewer pixels than a tenth, and the hatching more.
+    assert 0 < unknown[0] < known[0] < unknown[1]
+    cell = page.locator(".mirror-legend-table td").last
+    expect(cell).to_have_text("/3303/0/5700 > 5: 17 min 24 s")
+    over = page.locator(".u-over").bounding_box()
+    assert over is not None
+    page.mouse.move(over["x"] + over["width"] / 2, over["y"] + 10)
+    expect(page.locator(".mirror-tooltip .mirror-tone-warn")).to_have_text("sensor-1: /3303/0/5700 > 5 (unknown)")
+    page.mouse.move(over["x"] + over["width"] * 0.3, over["y"] + 10)
+    expect(page.locator(".mirror-tooltip .mirror-tone-warn")).to_have_text("sensor-1: /3303/0/5700 > 5")
 
 
 def test_zoom_sends_integer_milliseconds(page: Page) -> None:

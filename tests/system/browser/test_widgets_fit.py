@@ -36,7 +36,8 @@ for name in set(names) - known:
     client.requests.begin_write(device, "{LEVEL}", 20)
 """
 WIDGETS = {
-    "EventWatcher": f'EventWatcher(client, names, thresholds={{"{TEMPERATURE}": 25}})',
+    "EventWatcher": f"""EventWatcher(client, names, thresholds={{"{TEMPERATURE}": 25}},
+    conditions=["{TEMPERATURE} > 25 until below 24"])""",
     "Explorer": "Explorer(client, names[0])",
     "FleetTable": 'FleetTable(client, view={"group_by": "type"})',
     "FleetTable with an open device": f"""fleet = FleetTable(client, view={{"group_by": "type"}})

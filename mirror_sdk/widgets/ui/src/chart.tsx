@@ -78,6 +78,18 @@ export interface Marker {
   readonly tone: "good" | "bad" | "note" | "warn" | "dim";
 }
 
+/** A condition of a resource, or of several resources of a device. */
+export interface Condition {
+  /** The text of the condition. */
+  readonly text: string;
+  /** The resource or the device. */
+  readonly name: string;
+  /** The lines and states to which it belongs. Their panels shade the spans. */
+  readonly keys: readonly string[];
+  /** When it is met: the begin, the end or null if it is still met, and whether this is known. */
+  readonly spans: readonly (readonly [number, number | null, boolean])[];
+}
+
 export interface ChartProps {
   /** The title, for screen readers. */
   readonly label: string;
@@ -85,6 +97,7 @@ export interface ChartProps {
   readonly states?: readonly StateRow[];
   readonly shades?: readonly Shade[];
   readonly markers?: readonly Marker[];
+  readonly conditions?: readonly Condition[];
   readonly range: Range;
   /** The user zoomed by dragging; null: the user clicked twice to see everything again. */
   onRange?(range: Range | null): void;
@@ -138,6 +151,7 @@ class ChartView {
       zone: props.zone,
       shades: [],
       markers: [],
+      conditions: [],
       isolated: new Set(),
       highlighted: null,
       palette: paletteOf(root),
@@ -186,6 +200,7 @@ class ChartView {
       zone: props.zone,
       shades: props.shades ?? [],
       markers: props.markers ?? [],
+      conditions: props.conditions ?? [],
       isolated: new Set(props.isolated),
       now: Math.max(props.range.end, ...ends.slice(0, 10_000)),
     });
@@ -255,6 +270,12 @@ class ChartView {
       ...shades
         .filter(({ begin, end }) => begin - within <= at && at <= (end ?? now) + within)
         .map(({ text, kind }) => ({ text, tone: kind === "gap" ? "bad" : "dim" })),
+      ...panel.conditions.flatMap(({ text, name, spans }) =>
+        spans
+          // A span without a duration is found near it.
+          .filter(([begin, end]) => (begin === end ? Math.abs(begin - at) <= within : begin <= at && at <= (end ?? now)))
+          .map(([, , isKnown]) => ({ text: `${name}: ${text}${isKnown ? "" : " (unknown)"}`, tone: "warn" })),
+      ),
     ];
     const instants = points.map((point) => point.at);
     const shown = instants.length === 1 ? (instants[0] as number) : at;
@@ -366,9 +387,24 @@ interface LegendRow {
   readonly max: string;
   readonly mean: string;
   readonly above: readonly string[];
+  /** How long each condition was met. */
+  readonly met: readonly string[];
 }
 
-function legendRows({ panels, states = [], range }: ChartProps): LegendRow[] {
+function metTimes(key: string, { conditions = [], range }: ChartProps): string[] {
+  return conditions
+    .filter(({ keys }) => keys.includes(key))
+    .map(({ text, spans }) => {
+      const visible = spans.filter(([begin, end, isKnown]) => isKnown && begin <= range.end && (end ?? range.end) >= range.begin);
+      const time = visible.reduce((sum, [begin, end]) => sum + Math.min(end ?? range.end, range.end) - Math.max(begin, range.begin), 0);
+      // A change has no duration.
+      const count = visible.length === 1 ? "once" : `${visible.length} times`;
+      return `${text}: ${time ? longDuration(time) : visible.length ? count : "never"}`;
+    });
+}
+
+function legendRows(props: ChartProps): LegendRow[] {
+  const { panels, states = [], range } = props;
   const lines = panels.flatMap((panel) =>
     panel.lines.map((line) => {
       const stats = statsOf(line.points, range);
@@ -390,13 +426,14 @@ function legendRows({ panels, states = [], range }: ChartProps): LegendRow[] {
           const time = timeAbove(line.points, range, value, line.isStepped);
           return `${level}: ${time ? longDuration(time) : "never"}`;
         }),
+        met: metTimes(line.key, props),
       };
     }),
   );
   const rows = states.map(({ key, name, spans }) => {
     const last = spans.filter(({ begin }) => begin <= range.end).at(-1);
     const none = { unit: "", min: "", max: "", mean: "", above: [] };
-    return { key, name, panel: "", color: last?.color ?? null, last: last?.text ?? MISSING, ...none };
+    return { key, name, panel: "", color: last?.color ?? null, last: last?.text ?? MISSING, met: metTimes(key, props), ...none };
   });
   return [...lines, ...rows];
 }
@@ -405,6 +442,7 @@ function LegendTable({ props, onHighlight }: { props: ChartProps; onHighlight(ke
   const rows = legendRows(props);
   const isolated = new Set(props.isolated);
   const hasLevels = rows.some(({ above }) => above.length);
+  const hasConditions = rows.some(({ met }) => met.length);
   const isolate = (key: string, event: MouseEvent) => {
     const isAdded = event.ctrlKey || event.metaKey || event.shiftKey;
     if (isAdded) {
@@ -426,6 +464,11 @@ function LegendTable({ props, onHighlight }: { props: ChartProps; onHighlight(ke
             ))}
             <th scope="col">Unit</th>
             {hasLevels && <th scope="col">Time above</th>}
+            {hasConditions && (
+              <th scope="col" class="mirror-legend-conditions">
+                Condition met
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
@@ -457,6 +500,13 @@ function LegendTable({ props, onHighlight }: { props: ChartProps; onHighlight(ke
               <td class="mirror-right">{row.mean}</td>
               <td class="mirror-dim">{row.unit}</td>
               {hasLevels && <td>{row.above.join(", ")}</td>}
+              {hasConditions && (
+                <td class="mirror-legend-conditions">
+                  {row.met.map((text) => (
+                    <div key={text}>{text}</div>
+                  ))}
+                </td>
+              )}
             </tr>
           ))}
         </tbody>

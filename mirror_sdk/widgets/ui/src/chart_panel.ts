@@ -2,7 +2,7 @@
    because each line has its own instants. */
 
 import uPlot from "uplot";
-import type { ChartPanel, Marker, Range, Shade, StateRow } from "./chart";
+import type { ChartPanel, Condition, Marker, Range, Shade, StateRow } from "./chart";
 import { drawLines } from "./chart_lines";
 import { clock, numberFormat, rounded } from "./format";
 import { extentOf, lastBefore, nearest } from "./stats";
@@ -12,6 +12,7 @@ export const GUTTER = 60;
 const RIGHT = 20;
 const AXIS_HEIGHT = 26;
 const STATE_HEIGHT = 20;
+const CONDITION_HEIGHT = 5;
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
@@ -51,6 +52,7 @@ export interface Common {
   zone: string;
   shades: readonly Shade[];
   markers: readonly Marker[];
+  conditions: readonly Condition[];
   isolated: ReadonlySet<string>;
   /** The line below the pointer in the legend; it is drawn stronger. */
   highlighted: string | null;
@@ -120,6 +122,13 @@ export class PanelView {
   /* uPlot only needs to know that data exists. */
   private data(): uPlot.AlignedData {
     return [[this.common.range.begin, this.common.range.end], [null, null]];
+  }
+
+  /** The conditions of the lines that are shown. */
+  get conditions(): readonly Condition[] {
+    const { content } = this;
+    const own = content.kind === "states" ? [content.row.key] : content.panel.lines.map(({ key }) => key);
+    return this.common.conditions.filter(({ keys }) => keys.some((key) => own.includes(key) && this.isShown(key)));
   }
 
   isShown(key: string): boolean {
@@ -243,6 +252,7 @@ export class PanelView {
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
+    if (!this.isStates) this.drawConditions(bbox.top, bbox.height, 0.16);
     for (const { kind, begin, end } of shades) {
       if (begin > range.end || (end ?? now) < range.begin) continue;
       const left = this.x(Math.max(begin, range.begin));
@@ -256,14 +266,50 @@ export class PanelView {
     ctx.restore();
   }
 
+  /* The spans in which conditions are met, in a band of the panel. An unknown span is hatched. */
+  private drawConditions(top: number, height: number, opacity: number): void {
+    const { ctx, bbox } = this.plot;
+    const { range, palette, now } = this.common;
+    const ratio = devicePixelRatio;
+    ctx.fillStyle = ctx.strokeStyle = palette.tones.warn;
+    ctx.lineWidth = ratio;
+    for (const [begin, end, isKnown] of this.conditions.flatMap(({ spans }) => spans)) {
+      if (begin > range.end || (end ?? now) < range.begin) continue;
+      const left = this.x(Math.max(begin, range.begin));
+      const width = Math.max(2 * ratio, this.x(Math.min(end ?? now, range.end)) - left);
+      ctx.globalAlpha = isKnown ? opacity : opacity / 4;
+      ctx.fillRect(left, top, width, height);
+      if (isKnown) continue;
+      ctx.save();
+      ctx.beginPath();
+      ctx.rect(left, top, width, height);
+      ctx.clip();
+      ctx.beginPath();
+      // The hatching of adjacent spans is aligned.
+      const step = 8 * ratio;
+      for (let x = bbox.left + Math.floor((left - height - bbox.left) / step) * step; x < left + width; x += step) {
+        ctx.moveTo(x, top + height);
+        ctx.lineTo(x + height, top);
+      }
+      ctx.globalAlpha = 2 * opacity;
+      ctx.stroke();
+      ctx.restore();
+    }
+    ctx.globalAlpha = 1;
+  }
+
   private draw(): void {
     const { ctx, bbox } = this.plot;
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    if (this.content.kind === "states") this.drawStates(this.content.row);
-    else this.drawLines(this.content.panel);
+    if (this.content.kind === "states") {
+      this.drawStates(this.content.row);
+      // The states fill the panel, so conditions are at its lower edge.
+      const height = CONDITION_HEIGHT * devicePixelRatio;
+      if (this.conditions.length) this.drawConditions(bbox.top + bbox.height - height, height, 1);
+    } else this.drawLines(this.content.panel);
     this.drawMarkers();
     ctx.restore();
   }

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Bridge, Row } from "./bridge";
-import { Chart, type ChartLine, type ChartPanel, type Marker, type Range, type Shade, type StateRow, type Threshold } from "./chart";
+import { Chart, type ChartLine, type ChartPanel, type Condition, type Marker, type Range, type Shade, type StateRow, type Threshold } from "./chart";
 import { Button, Checkbox, TextField } from "./controls";
 import { Empty } from "./empty";
 import { download } from "./files";
@@ -78,6 +78,15 @@ function statesOf(rows: readonly Row[]): StateRow[] {
 function shadesOf(row: Row | undefined): Shade[] {
   const marks = (row?.marks ?? []) as [Shade["kind"], number, number | null, string][];
   return marks.map(([kind, begin, end, text]) => ({ kind, begin, end, text }));
+}
+
+function conditionsOf(rows: readonly Row[]): Condition[] {
+  return rows.map(({ condition, name, keys, spans }) => ({
+    text: String(condition),
+    name: String(name),
+    keys: keys as string[],
+    spans: spans as Condition["spans"],
+  }));
 }
 
 function markersOf(row: Row | undefined): Marker[] {
@@ -179,12 +188,15 @@ export function Watcher({ bridge }: { bridge: Bridge<WatcherState> }) {
   const panelRows = bridge.rows("panels");
   const stateRows = bridge.rows("states");
   const marks = bridge.rows("marks");
+  const conditionRows = bridge.rows("conditions");
   const lines = bridge.series("lines").lines.value;
   const [panelVersion, stateVersion, markVersion] = [panelRows.version.value, stateRows.version.value, marks.version.value];
+  const conditionVersion = conditionRows.version.value;
   const panels = useMemo(() => panelsOf(panelRows.all, lines), [panelVersion, lines]);
   const states = useMemo(() => statesOf(stateRows.all), [stateVersion]);
   const shades = useMemo(() => shadesOf(marks.get("shades")), [markVersion]);
   const markers = useMemo(() => markersOf(marks.get("markers")), [markVersion]);
+  const conditions = useMemo(() => conditionsOf(conditionRows.all), [conditionVersion]);
   const names = bridge.rows("names");
   const zoneChosen = zone.value;
 
@@ -279,6 +291,7 @@ export function Watcher({ bridge }: { bridge: Bridge<WatcherState> }) {
         states={states}
         shades={shades}
         markers={markers}
+        conditions={conditions}
         range={range ?? { begin: Date.now() - 3_600_000, end: Date.now() }}
         onRange={(chosen) => choose(chosen ? { kind: "fixed", ...chosen } : { kind: "last", length: state.length })}
         zone={zoneChosen}
