@@ -16,7 +16,15 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from mirror_server.extensions.history.archive import Archive, part_prefix, run_prefix
-from mirror_server.extensions.history.columns import NO_ROWS, concat, in_order, position, reverse, tail_batch
+from mirror_server.extensions.history.columns import (
+    NO_ROWS,
+    concat,
+    in_order,
+    position,
+    reverse,
+    tail_batch,
+    value_sizes,
+)
 from mirror_server.extensions.history.parquet import ParquetRows
 from mirror_server.extensions.history.row_filters import RowFilter
 from mirror_server.extensions.history.selection import HistorySelection
@@ -29,6 +37,8 @@ from mirror_server.store.session import Session
 _log = logging.getLogger(__name__)
 
 _ROWS_AT_A_TIME = 5000
+_FEW_ROWS = 2000
+_FEW_BYTES = 256 * 1024
 _MOST_NAMED = 500
 """Up to this number of devices, the database itself selects the rows of the tail."""
 
@@ -241,9 +251,11 @@ def merged(sources: Iterable[Source], *, descending: bool = False) -> Iterator[p
 
 def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, descending: bool) -> _Key | None:
     """Start all sources that may have rows up to the boundary, so that they are in memory. Return the boundary."""
+    first, last = (max, min) if descending else (min, max)
     while True:
-        boundaries = [head.boundary for head in heads]
-        boundary = (max(boundaries) if descending else min(boundaries)) if boundaries else None
+        # A head whose source has ended limits nothing: all of its rows are in memory.
+        limits = [head.boundary for head in heads if not head.is_last]
+        boundary = first(limits) if limits else last((head.boundary for head in heads), default=None)
         if not waiting or (boundary is not None and _is_after(waiting[-1], boundary[0], descending=descending)):
             return boundary
         head = _Head(waiting.pop().batches, descending=descending)
@@ -262,18 +274,31 @@ class _Head:
         self._batches = batches
         self._descending = descending
         self._batch = NO_ROWS
+        self.is_last = False
         self.boundary: _Key = ("", "", 0, 0)
 
     def load(self) -> bool:
-        """Load the next batch if the current batch has no rows left. Return false at the end of the source."""
-        while not self._batch.num_rows:
+        """Load the next rows if the current batch has no rows left. Return false at the end of the source.
+
+        Small batches are combined. A query for one device has a few rows of each of hundreds of sources, and would
+        otherwise merge all of them once for each source.
+        """
+        if self._batch.num_rows or self.is_last:
+            return bool(self._batch.num_rows)
+        batches: list[pa.RecordBatch] = []
+        row_count = byte_count = 0
+        while row_count < _FEW_ROWS and byte_count < _FEW_BYTES:
             batch = next(self._batches, None)
             if batch is None:
-                return False
-            self._batch = batch
-            if batch.num_rows:
-                self.boundary = self._key(0 if self._descending else batch.num_rows - 1)
-        return True
+                self.is_last = True
+                break
+            batches.append(batch)
+            row_count += batch.num_rows
+            byte_count += int(value_sizes(batch).sum())
+        self._batch = concat(batches[::-1] if self._descending else batches)
+        if self._batch.num_rows:
+            self.boundary = self._key(0 if self._descending else self._batch.num_rows - 1)
+        return bool(self._batch.num_rows)
 
     def cut(self, boundary: _Key) -> pa.RecordBatch:
         """Remove the rows up to and including this position from the batch, and return them."""

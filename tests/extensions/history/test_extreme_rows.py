@@ -1,6 +1,7 @@
 """Large, odd and many values are returned unchanged, with little memory."""
 
 import tracemalloc
+from collections.abc import Iterator
 from contextlib import closing
 
 import pyarrow as pa
@@ -120,6 +121,27 @@ def test_memory_is_bounded_for_many_sources():
     tracemalloc.stop()
     assert count == 4 * 40 * 1000
     assert most < 5_000_000
+
+
+def test_few_rows_of_many_sources_are_merged_at_once():
+    """A query for one device reads a few rows of each segment."""
+    parts = [of_rows([TEXT._replace(revision=n, changed_at=n) for n in range(first, 90, 30)]) for first in range(30)]
+    for descending in (False, True):
+        sources = (Source("a", "a", iter([part])) for part in parts)
+        (rows,) = [batch for batch in merged(sources, descending=descending) if batch.num_rows]
+        found = rows.column("revision").to_pylist()
+        assert found == sorted(range(90), reverse=descending)
+
+
+def test_source_is_started_when_the_merge_reaches_its_first_device():
+    started = []
+
+    def batches(device_id: str) -> Iterator[pa.RecordBatch]:
+        started.append(device_id)
+        yield of_rows([TEXT._replace(device_id=device_id)])
+
+    merge = merged(Source(each, each, batches(each)) for each in "abc")
+    assert [(next(merge).num_rows, len(started)) for _ in "abc"] == [(1, 1), (1, 2), (1, 3)]
 
 
 @pytest.mark.sqlite
