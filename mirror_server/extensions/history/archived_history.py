@@ -18,7 +18,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import Session
 
 _SERVER_SECONDS = 20
-"""The time to wait for a running server, which deletes erased rows every five seconds."""
+"""The time to wait for a running server, which usually deletes erased rows within a second."""
 _RETRY_SECONDS = 0.1
 
 _LEFT_BY_SERVER = (

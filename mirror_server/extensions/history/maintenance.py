@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from mirror_server.extensions.history.compaction import ROWS_OF_A_SEGMENT, Compa
 from mirror_server.extensions.history.eraser import HistoryEraser
 from mirror_server.extensions.history.offload import Offload, Trimmer
 from mirror_server.extensions.history.service import HistoryService
+from mirror_server.extensions.history.store import segments
 from mirror_server.hooks import extends
 from mirror_server.store.backend import NotLeader, StorageFailed
 from mirror_server.store.database import Database
@@ -164,11 +166,18 @@ class Retention:
             if self.failures.pop(action, None) is not None:
                 _log.warning("can %s again", action)
 
+    def _wait(self) -> None:
+        """Wait for the next round, which starts early if another process has erased a device."""
+        for _ in range(_ROUND_SECONDS):
+            if self._wake_up.wait(1):
+                return
+            with suppress(StorageFailed):
+                if not self.failures and self._database.query(segments.erasures):
+                    return
+
     def _run(self, is_ending: threading.Event) -> None:
         while True:
-            # The thread wakes up regularly, because another process may have erased devices. So it does not need a
-            # moving clock.
-            self._wake_up.wait(_ROUND_SECONDS)
+            self._wait()
             if is_ending.is_set():
                 return
             self._wake_up.clear()

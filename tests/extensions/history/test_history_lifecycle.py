@@ -21,6 +21,7 @@ from waits import wait_until
 from mirror_server.clock import SystemClock, wall_time
 from mirror_server.config import options_of
 from mirror_server.devices.interface import Content, Observation, Registration
+from mirror_server.extensions.history import maintenance
 from mirror_server.extensions.history.history_queries import HistoryQueries
 from mirror_server.extensions.history.maintenance import Retention
 from mirror_server.extensions.history.recorder import HistoryRecorder
@@ -215,7 +216,9 @@ def returned_by(services: Services) -> set[str | None]:
         return {name for batch in opened.batches() for name in batch.column("endpoint_name").to_pylist()}
 
 
-def test_server_erases_archived_rows_of_device_and_command_counts_them(url, life, tmp_path):
+def test_server_erases_archived_rows_of_device_and_command_counts_them(url, life, tmp_path, monkeypatch):
+    # An erasure does not wait for the next round.
+    monkeypatch.setattr(maintenance, "_ROUND_SECONDS", 3600)
     services, first, second = compact_all(life, tmp_path / "archive")
     where = ["--history-archive", tmp_path / "archive"]
     receipt = json.loads(done(url, "erase", first, "--yes", *where))
