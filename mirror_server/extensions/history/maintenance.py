@@ -60,6 +60,7 @@ class Retention:
         self._clock = clock
         self._service = service
         self._compaction = Compaction(database, segment_rows)
+        self._database = database
         self._offload = None if archive is None else Offload(database, archive)
         self._trimming = Trimmer(database, keep_seconds)
         self._erasing = HistoryEraser(database, archive, lambda: self._trimmed)
