@@ -150,6 +150,8 @@ SENT = [
     ("from state where path in ('/3303/0/5700', '/3311/0/5850')", "path=/3303/0/5700 or /3311/0/5850"),
     ("from devices where endpoint_name in ('b', 'a') and state = 'registered'", None),
     ("from history where changed_at >= now() - interval 1 minute and changed_at < now()", None),
+    ("from devices where state = 'offline'", "all rows"),
+    ("from devices where state >= 'r'", "all rows"),
     ("from drift where endpoint_name >= 'light-2'", "endpoint_name__gte=light-2"),
     ("from as_of('1m') where device_id = 'x' or device_id = 'y'", "id__in=x,y"),
     ("select * from (from history) where path = '/3303/0/5700'", "path=/3303/0/5700"),
@@ -219,6 +221,16 @@ def test_instant_before_the_history_is_rejected_with_its_start(client, fleet):
 def test_attributes_are_a_map(client, fleet):
     query = "select endpoint_name from devices where attributes['site'] = 'Berlin'"
     assert client.sql(query)["endpoint_name"].tolist() == ["light-1"]
+    query = "select attributes from devices where endpoint_name in ('light-0', 'light-1') order by endpoint_name"
+    assert client.sql(query)["attributes"].tolist() == [{}, {"site": "Berlin"}]
+
+
+def test_unknown_words_match_no_device(client, fleet):
+    for condition in ("state = 'offline'", "state < 'a'", "endpoint_name = 'a b,&c'", "endpoint_type = 'ä'"):
+        assert len(client.sql(f"from devices where {condition}")) == 0
+    for path in ("/lamp", "/3303//5700", "//", "/3303/0/5700/", "/ä"):
+        assert len(client.sql(f"from state where path = '{path}'")) == 0
+        assert len(client.sql(f"from history where path = '{path}'")) == 0
 
 
 def test_now_is_the_clock_of_the_mirror(client, simulator):
