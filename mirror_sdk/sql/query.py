@@ -23,7 +23,7 @@ from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.faults import explained
 from mirror_sdk.sql.result import convert_result, explanation
 from mirror_sdk.sql.source import FUNCTIONS, ViewSource
-from mirror_sdk.sql.statement import FunctionCall, check_statement, rewrite, tables_of
+from mirror_sdk.sql.statement import FunctionCall, check_statement, may_stop_early, rewrite, tables_of
 from mirror_sdk.sql.views import Scans, make_view
 from mirror_sdk.wire.model import write_timestamp
 
@@ -90,7 +90,7 @@ def run_query(
         connection.execute(text).fetchall()
         if explain:
             return convert_result(explanation(source, scans.planned), _metadata(source, now), [], as_=as_)
-        scans.start()
+        scans.start(may_stop_early=may_stop_early(connection, query))
         table = connection.sql(text).to_arrow_table()
     schemas = [{**source.views, **source.functions}[scan.view] for scan in scans.planned]
     return convert_result(table, _metadata(source, now), schemas, as_=as_)

@@ -99,6 +99,15 @@ def tables_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, st
     return {alias or name: name for alias, name in names}
 
 
+def may_stop_early(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Return whether a query ends when it has enough rows, because it has a limit without an order or groups."""
+    tree = json.loads(_value(connection, "select json_serialize_sql(?)", query))
+    node = {} if tree["error"] else tree["statements"][0]["node"]
+    kinds = [modifier["type"] for modifier in node.get("modifiers", ())]
+    has_groups = node.get("group_expressions") or node.get("aggregate_handling") != "STANDARD_HANDLING"
+    return kinds == ["LIMIT_MODIFIER"] and not has_groups
+
+
 def position_line(query: str, position: int) -> str:
     """Return the line of a query with a mark below a position, like the error messages of DuckDB."""
     # DuckDB counts bytes.
