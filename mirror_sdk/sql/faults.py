@@ -14,6 +14,7 @@ _UNKNOWN_COLUMN = re.compile(r'^(?:Referenced column|.*"(?P<table>.+)" does not 
 _POSITION = re.compile(r"^LINE [0-9]+: ", re.MULTILINE)
 _QUOTED = re.compile(r"'[^']*'")
 _COMPARED = re.compile(r"([\w.]+)\s*(=|<>|!=|i?like\b)\s*(\"[^\"]+\"|/\d[\d/*%]*|[a-z][\w:/-]*)", re.IGNORECASE)
+_AGE = re.compile(r"\) *- *[0-9]+ *(?:ms|s|min|m|h|d|w)\b", re.IGNORECASE)
 _TIMES = ("changed_at", "reported_at", "requested_at", "last_at", "last_contact")
 _USUAL = {
     "id": ("device_id", "async_id"),
@@ -49,8 +50,8 @@ def explained(message: str, query: str, source: ViewSource, tables: Mapping[str,
         fault = _unknown_column(found["name"], found["table"], source, tables) + _unquoted(
             query, rf"{re.escape(found['name'])}\b"
         )
-    elif "STRING_LITERAL" in fault and "-(TIMESTAMP" in fault:
-        fault = "a text cannot be subtracted from a time; write an interval, such as now() - interval 1 hour"
+    elif ("STRING_LITERAL" in fault and "-(TIMESTAMP" in fault) or ("syntax" in fault and _AGE.search(query)):
+        fault = "only an interval can be subtracted from a time; write now() - interval 1 hour"
     elif "timestamp field" in fault:
         fault += "; write a time as '2026-01-31 08:00' or now() - interval 1 hour"
     else:

@@ -327,7 +327,8 @@ FAULTS = [
     ("from history where path = /3303/0/5700", "; put text in single quotes: path = '/3303/0/5700'", None),
     ("from history h where h.endpoint_name = light-01", "quotes: h.endpoint_name = 'light-01'", None),
     ('from history where endpoint_name like "light-01"', "quotes: endpoint_name like 'light-01'", None),
-    ("from history where changed_at > now() - '1h'", "write an interval, such as now() - interval 1 hour", None),
+    ("from history where changed_at > now() - '1h'", "write now() - interval 1 hour", None),
+    ("from history where changed_at > now() - 1h", "write now() - interval 1 hour", None),
     ("from history where changed_at > '1h'", "or now() - interval 1 hour", None),
     ("from state, as_of(reported_at)", "as_of: instant must be a constant time", "from state, ^"),
 ]
