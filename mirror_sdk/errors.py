@@ -218,6 +218,10 @@ class BeforeHistory(BadRequest):
 
     hint: str = "error.oldest_at has the start"
 
+    def __str__(self) -> str:
+        # The message begins with the parameter of the request, which may not be an argument of the method.
+        return _PARAMETER.sub(": ", super().__str__(), count=1)
+
     @property
     def oldest_at(self) -> datetime | None:
         """The start of the stored history, or ``None`` if the service did not return it."""
@@ -451,6 +455,7 @@ _OTHER_HINTS: dict[tuple[str, Method | None], str] = {
 """The reason and the next step for failed reads and executions, if those for writes do not apply to them."""
 
 _RESOURCE_NOT_FOUND = "RESOURCE_NOT_FOUND"
+_PARAMETER = re.compile(r": \w+: ")
 _LISTING = re.compile(r"\bGET /v2/endpoints/(\w+) lists")
 
 _BY_STATUS: dict[int, type[APIError]] = {

@@ -30,7 +30,7 @@ class ArrowTable(ArrowStream, Protocol):
     num_rows: int
     column_names: list[str]
 
-    def to_pylist(self) -> list[dict[str, Any]]:
+    def to_pylist(self, *, maps_as_pydicts: str | None = None) -> list[dict[str, Any]]:
         """Return the rows as dictionaries from column names to cells.
 
         >>> client.state_frame(paths=["/3303/*"], as_="arrow").to_pylist()[0]["path"]

@@ -134,11 +134,15 @@ def _plain(value: object) -> object:
         return value.total_seconds()
     if isinstance(value, list):
         return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _text(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(_text, value))
+    if isinstance(value, dict):
+        return json.dumps(_plain(value), ensure_ascii=False)
     plain = _plain(value)
     return "" if plain is None else str(plain)

@@ -31,7 +31,8 @@ from mirror_sdk.cli.output_files import max_snapshot_bytes_option, replacing
     "--parquet",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the result into this Parquet file instead of printing it.",
+    help="Write the result into this Parquet file instead of printing it. An existing FILE is replaced only after the"
+    " new one is complete.",
 )
 @form_options
 @max_snapshot_bytes_option
@@ -45,8 +46,8 @@ def sql(
 ) -> None:
     """Print the result of a SQL QUERY on the tables of the mirror.
 
-    Without QUERY, the command opens a prompt, in which Tab completes names. If the input is not a terminal, the query
-    is read from it. 'mirror help sql' describes the tables.
+    Without QUERY, the command opens a prompt, in which Tab completes names. If the input is not a terminal, or
+    QUERY is "-", the query is read from the input. 'mirror help sql' describes the tables.
 
     \b
       mirror sql "select endpoint_name, avg(value_num) from history
@@ -57,7 +58,7 @@ def sql(
         raise click.UsageError(f"--parquet and --{form} cannot be combined; remove one of them")
     # The error for a missing package comes before any request.
     import_locked("mirror_sdk.sql.query")
-    if query is None and not sys.stdin.isatty():
+    if query == "-" or (query is None and not sys.stdin.isatty()):
         query = sys.stdin.read()
     with connect(max_snapshot_bytes=max_snapshot_bytes) as client:
         run = partial(_run, client, explain=explain, max_rows=max_rows, parquet=parquet, form=form)
@@ -74,7 +75,7 @@ def _run(
 ) -> None:
     table = client.sql(query, explain=explain, max_rows=max_rows, as_="arrow")
     if parquet is None:
-        show(table.to_pylist(), table.column_names, form, "the result has no rows")
+        show(table.to_pylist(maps_as_pydicts="strict"), table.column_names, form, "the result has no rows")
         return
     import pyarrow.parquet as pq
 

@@ -22,6 +22,7 @@ from mirror_sdk.cli.group import in_words_of_the_shell
 from mirror_sdk.errors import MirrorError
 from mirror_sdk.history.changes import CHANGES_SCHEMA
 from mirror_sdk.sql.tables import SERVICE_VIEWS
+from mirror_sdk.wire.directory import Device
 
 _KEYWORDS = (
     *("all", "and", "as", "asc", "asof", "between", "by", "case", "desc", "distinct", "else", "end", "from", "group"),
@@ -30,8 +31,11 @@ _KEYWORDS = (
 )
 _FUNCTIONS = ("as_of(", "changes(", "avg(", "count(", "max(", "min(", "sum(", "time_bucket(")
 _WORD = re.compile(r"\w*$")
-_TEXT = re.compile(r"'([^']*)$")
 _LEAVING = {"exit", "quit", r"\q"}
+_HELPING = {"help", ".help", "?", r"\d", r"\?"}
+_HELP = f"""\
+The tables are {", ".join(SERVICE_VIEWS)}, as_of('2h') and changes('2h'). "describe history;" lists columns.
+'mirror help sql' explains more. quit or Ctrl+D ends the prompt."""
 _NAMES = 1000
 _DEVICES = 20
 
@@ -53,8 +57,8 @@ class QueryCompleter(Completer):
         del complete_event
         before = document.text_before_cursor
         if before.count("'") % 2:
-            begin = before.rpartition("'")[2]
-            known = self._texts
+            texts, _, begin = before.rpartition("'")
+            known = self._attributes if texts.endswith("attributes[") else self._texts
         else:
             begin = before[_WORD.search(before).start() :]  # type: ignore[union-attr] # it matches any end
             known = self._words if begin else []
@@ -63,12 +67,21 @@ class QueryCompleter(Completer):
                 yield Completion(one, -len(begin))
 
     @cached_property
+    def _devices(self) -> list[Device]:
+        with suppress(MirrorError):
+            return list(self._client.devices.list(limit=_NAMES))
+        return []
+
+    @property
+    def _attributes(self) -> list[str]:
+        return sorted({name for device in self._devices for name in device.custom_attributes})
+
+    @cached_property
     def _texts(self) -> list[str]:
         with suppress(MirrorError):
-            devices = self._client.devices.list(limit=_NAMES)
-            state = self._client.fleet.snapshot(list(devices)[:_DEVICES], as_="arrow")
+            state = self._client.fleet.snapshot(self._devices[:_DEVICES], as_="arrow")
             paths = {row["path"] for row in state.select(["path"]).to_pylist()}
-            return sorted({device.endpoint_name for device in devices}) + sorted(paths)
+            return sorted({device.endpoint_name for device in self._devices}) + sorted(paths)
         return []
 
 
@@ -78,7 +91,10 @@ def prompt(client: MirrorClient, run: Callable[[str], None]) -> None:
     A query ends with a semicolon or with an empty line.
     """
     session: PromptSession[str] = PromptSession(completer=QueryCompleter(client), complete_in_thread=True)
-    click.echo("A query ends with a semicolon or an empty line. Tab completes names, and Ctrl+D ends the prompt.")
+    click.echo(
+        "A query ends with a semicolon or an empty line. Tab completes names. 'help' lists the tables, and 'quit' ends"
+        " the prompt."
+    )
     lines: list[str] = []
     while True:
         try:
@@ -90,8 +106,13 @@ def prompt(client: MirrorClient, run: Callable[[str], None]) -> None:
             return
         lines.append(line)
         query = "\n".join(lines).strip()
-        if query.rstrip(";") in _LEAVING:
+        word = query.rstrip(";").lower()
+        if word in _LEAVING:
             return
+        if word in _HELPING:
+            click.echo(_HELP)
+            lines = []
+            continue
         if not query or (line.strip() and not query.endswith(";")):
             lines = lines if query else []
             continue

@@ -9,6 +9,7 @@ from datetime import datetime
 from mirror_sdk.snapshot.device_selection import MAX_IDS_PER_URL, Selection
 from mirror_sdk.sql.conditions import hull_of, patterns_of, period_of, points_of
 from mirror_sdk.sql.source import Scan
+from mirror_sdk.wire.directory import STATES
 from mirror_sdk.wire.snapshot import MAX_PATTERNS
 
 _FIELDS = {"device_id": "id", "endpoint_name": "endpoint_name"}
@@ -79,6 +80,9 @@ def _can_be_listed(values: Sequence[str]) -> bool:
 
 def _filters(field: str, intervals: frozenset[tuple[str | None, str | None]]) -> Mapping[str, str]:
     points = points_of(intervals)
+    if field == "state" and not (points and set(points) <= set(STATES)):
+        # The service rejects other words.
+        return {}
     if points is not None and len(points) <= MAX_IDS_PER_URL and _can_be_listed(points):
         return {f"{field}__eq": points[0]} if len(points) == 1 else {f"{field}__in": ",".join(points)}
     low, high = hull_of(intervals)

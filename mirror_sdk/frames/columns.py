@@ -130,7 +130,7 @@ def _array(column: pa.ChunkedArray) -> pd.api.extensions.ExtensionArray:
         if values.dtype != np.float64 or not np.isnan(values).any():
             array = _MASKED[column.type](values, cells.is_null().to_numpy(zero_copy_only=False))
             return array
-    series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get)
+    series: pd.Series = column.to_pandas(types_mapper=_PANDAS_DTYPES.get, maps_as_pydicts="strict")
     # Empty categories all get the same dtype, so that tables can be concatenated.
     array = series.array
     return pd.Categorical(array, dtype=_WORDS) if has_no_categories(series.dtype) else array

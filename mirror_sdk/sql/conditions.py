@@ -12,12 +12,22 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_sdk.wire.model import write_timestamp
+
 Intervals: TypeAlias = "frozenset[tuple[Any, Any]]"
 """The possible values of a column, as intervals that contain both ends. An end ``None`` is not limited."""
 
 Conditions: TypeAlias = Mapping[str, Intervals]
 """The possible values of each column that has a condition. Without intervals, no row matches."""
 
+_OPERATORS = {
+    "equal": "=",
+    "not_equal": "<>",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
 _METADATA = "-- schema metadata --"
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -49,6 +59,14 @@ def conditions_of(expression: Any) -> tuple[Conditions, frozenset[str] | None]:
         # A mistyped path would otherwise not limit the rows, because it cannot be sent as a pattern.
         conditions["path"] = frozenset(filter(_may_be_path, conditions["path"]))
     return conditions, frozenset(_fields(tree))
+
+
+def text_of(expression: Any) -> str:
+    """Return an expression as a condition of SQL, or in the form of pyarrow if a part of it is not understood."""
+    try:
+        return _text(_tree(expression))
+    except (LookupError, TypeError, ValueError, pa.ArrowException):
+        return str(expression)
 
 
 def points_of(intervals: Intervals) -> list[Any] | None:
@@ -140,6 +158,34 @@ def _read(entries: Iterator[tuple[str, str]], literals: pa.RecordBatch) -> Any:
             if end.args[0] == "end":
                 return _Call(value, arguments, options)
             options = literals.column(int(end.args[1]))[0].as_py()
+
+
+def _text(node: Any) -> str:
+    match node:
+        case _Call("and_kleene", [left, right]):
+            text = f"{_text(left)} and {_text(right)}"
+        case _Call("or_kleene", [left, right]):
+            text = f"({_text(left)} or {_text(right)})"
+        case _Call("if_else", [_Call("is_valid", _), condition, None]):
+            text = _text(condition)
+        case _Call("is_in", [_Field(name)], {"value_set": [*values]}):
+            text = f"{name} in ({', '.join(map(_literal, values))})"
+        case _Call("is_null" | "is_valid" as function, [_Field(name)]):
+            text = f"{name} is {'null' if function == 'is_null' else 'not null'}"
+        case _Call("invert", [condition]):
+            text = f"not ({_text(condition)})"
+        case _Call(function, [_Field(name), value]):
+            text = f"{name} {_OPERATORS[function]} {_literal(value)}"
+        case _:
+            raise ValueError(f"unknown part {node}")
+    return text
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, _Call | _Field):
+        raise TypeError("not a literal")
+    text = write_timestamp(value) if isinstance(value, datetime) else str(value)
+    return f"'{text.replace(chr(39), chr(39) * 2)}'" if isinstance(value, str | datetime) else text
 
 
 def _fields(node: Any) -> Iterator[str]:

@@ -20,9 +20,10 @@ import pyarrow as pa
 
 from mirror_sdk._arguments import SqlFormat, count
 from mirror_sdk.errors import InvalidValue
+from mirror_sdk.sql.faults import explained
 from mirror_sdk.sql.result import convert_result, explanation
 from mirror_sdk.sql.source import FUNCTIONS, ViewSource
-from mirror_sdk.sql.statement import FunctionCall, check_statement, nearest_name, rewrite
+from mirror_sdk.sql.statement import FunctionCall, check_statement, may_stop_early, rewrite, tables_of
 from mirror_sdk.sql.views import Scans, make_view
 from mirror_sdk.wire.model import write_timestamp
 
@@ -73,7 +74,11 @@ def run_query(
         raise TypeError(f"query={query!r} must be a str")
     now = source.now()
     scans = Scans(source, most)
-    with closing(duckdb.connect(config=_SETTINGS)) as connection, _described(query, scans, source), closing(scans):
+    with (
+        closing(duckdb.connect(config=_SETTINGS)) as connection,
+        _described(connection, query, scans, source),
+        closing(scans),
+    ):
         _prepare(connection, now)
         _register(connection, source, scans)
         check_statement(connection, query)
@@ -85,7 +90,7 @@ def run_query(
         connection.execute(text).fetchall()
         if explain:
             return convert_result(explanation(source, scans.planned), _metadata(source, now), [], as_=as_)
-        scans.start()
+        scans.start(may_stop_early=may_stop_early(connection, query))
         table = connection.sql(text).to_arrow_table()
     schemas = [{**source.views, **source.functions}[scan.view] for scan in scans.planned]
     return convert_result(table, _metadata(source, now), schemas, as_=as_)
@@ -118,7 +123,8 @@ def _check_names(connection: duckdb.DuckDBPyConnection, query: str, source: View
     try:
         connection.execute(f"explain\n{query}").fetchall()
     except duckdb.Error as error:
-        raise InvalidValue(nearest_name(_LINE.sub(_earlier_line, str(error)), query, source)) from error
+        message = _LINE.sub(_earlier_line, str(error))
+        raise InvalidValue(explained(message, query, source, tables_of(connection, query))) from error
 
 
 def _earlier_line(found: re.Match[str]) -> str:
@@ -138,14 +144,14 @@ def _metadata(source: ViewSource, now: datetime) -> Mapping[str, object]:
 
 
 @contextmanager
-def _described(query: str, scans: Scans, source: ViewSource) -> Iterator[None]:
+def _described(connection: duckdb.DuckDBPyConnection, query: str, scans: Scans, source: ViewSource) -> Iterator[None]:
     """Convert the errors of DuckDB, whose message has the position in the query."""
     try:
         yield
     except duckdb.Error as error:
         if scans.error is not None:
             raise scans.error from None
-        raise InvalidValue(nearest_name(str(error), query, source)) from error
+        raise InvalidValue(explained(str(error), query, source, tables_of(connection, query))) from error
     except pa.ArrowException:
         if scans.error is not None:
             raise scans.error from None

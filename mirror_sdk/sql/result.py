@@ -14,6 +14,7 @@ from mirror_sdk._arguments import SqlFormat, table_module
 from mirror_sdk._fork import import_locked
 from mirror_sdk.arrow_tables.columns import INSTANT
 from mirror_sdk.sql.categories import categorical
+from mirror_sdk.sql.conditions import text_of
 from mirror_sdk.sql.source import Scan, ViewSource
 from mirror_sdk.table_formats import convert_tables
 from mirror_sdk.wire.model import write_timestamp
@@ -49,7 +50,7 @@ def explanation(source: ViewSource, scans: Sequence[Scan]) -> pa.Table:
         {
             "view": f"{scan.view}({', '.join(map(write_timestamp, scan.instants))})" if scan.instants else scan.view,
             "fetched": "nothing" if scan.is_empty else _texts(source.sent(scan)) or "all rows",
-            "filter": None if scan.filter is None else str(scan.filter),
+            "filter": None if scan.filter is None else text_of(scan.filter),
             "columns": ", ".join(scan.columns),
             "expected_rows": 0 if scan.is_empty else source.expected_rows(scan),
         }

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from itertools import chain
 from typing import Any
 
 import duckdb
 
-from mirror_sdk._arguments import closest, instant, is_span
+from mirror_sdk._arguments import instant, is_span
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.conditions import text_after
+from mirror_sdk.sql.faults import names_of
 from mirror_sdk.sql.source import FUNCTIONS, ViewSource
 
 _READING = "a query only reads; write one statement that begins with select, from, with, describe or summarize"
 _LIKE = "~~"
 _TEXTS = {"device_id", "endpoint_name", "path"}
 _OPTIONAL = {"end"}
-_UNKNOWN_TABLE = re.compile(r"^Table(?: Function)? with name (.+) does not exist")
-_UNKNOWN_COLUMN = re.compile(r'(?:^Referenced column|does not have a column named) "(.+?)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +89,25 @@ def rewrite(
     ), calls
 
 
+def tables_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
+    """Return the tables and functions that a query reads, by their alias or else by their name."""
+    names = [
+        (node["alias"], str(node.get("table_name") or node["function"]["function_name"]).lower())
+        for node in _nodes(json.loads(_value(connection, "select json_serialize_sql(?)", query)))
+        if node.get("type") in {"BASE_TABLE", "TABLE_FUNCTION"}
+    ]
+    return {alias or name: name for alias, name in names}
+
+
+def may_stop_early(connection: duckdb.DuckDBPyConnection, query: str) -> bool:
+    """Return whether a query ends when it has enough rows, because it has a limit without an order or groups."""
+    tree = json.loads(_value(connection, "select json_serialize_sql(?)", query))
+    node = {} if tree["error"] else tree["statements"][0]["node"]
+    kinds = [modifier["type"] for modifier in node.get("modifiers", ())]
+    has_groups = node.get("group_expressions") or node.get("aggregate_handling") != "STANDARD_HANDLING"
+    return kinds == ["LIMIT_MODIFIER"] and not has_groups
+
+
 def position_line(query: str, position: int) -> str:
     """Return the line of a query with a mark below a position, like the error messages of DuckDB."""
     # DuckDB counts bytes.
@@ -123,7 +139,7 @@ def _call(
         try:
             instants.append(_instant(connection, name, argument, now))
         except (InvalidValue, TypeError, duckdb.Error) as error:
-            fault = str(error).partition("\n")[0]
+            fault = str(error).partition("\n")[0].partition(";")[0]
             raise InvalidValue(
                 f"{function}: {name} must be a constant time, such as '2026-01-31T08:00Z', '2h' or now() - interval"
                 f" 2 hour ({fault})\n\n{where}"
@@ -138,7 +154,9 @@ def _instant(
     tree["statements"][0]["node"]["select_list"] = [argument]
     value = _value(connection, _value(connection, "select json_deserialize_sql(?::json)", json.dumps(tree)))
     if isinstance(value, str) and not is_span(value):
-        value = _value(connection, "select cast(? as timestamptz)", value)
+        query = "select try_cast(? as timestamptz), try_cast(? as interval)"
+        time_or_age = connection.execute(query, [value, value]).fetchall()[0]
+        value = next((one for one in time_or_age if one is not None), value)
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime.combine(value, time())
     if isinstance(value, datetime) and value.tzinfo is None:
@@ -208,28 +226,3 @@ def _replace(node: dict[str, Any], other: Mapping[str, Any]) -> None:
 def _value(connection: duckdb.DuckDBPyConnection, query: str, *parameters: str) -> Any:
     # All rows are fetched, because a result that is not complete blocks the connection.
     return connection.execute(query, parameters).fetchall()[0][0]
-
-
-def names_of(source: ViewSource) -> str:
-    """Return the names of all views and table functions of a source."""
-    return ", ".join([*source.views, *(f"{name}({', '.join(FUNCTIONS[name])})" for name in source.functions)])
-
-
-def nearest_name(message: str, query: str, source: ViewSource) -> str:
-    """Return an error message of DuckDB for a query, with the most similar view or column of the source."""
-    kind, _, text = message.partition(": ")
-    head, _, position = text.partition("\n\n")
-    fault = head.partition("\n")[0]
-    if found := _UNKNOWN_TABLE.search(fault):
-        fault = f"there is no view {found[1]!r}; {closest(found[1], [*source.views, *source.functions])}"
-        fault += f" ({source.name} has {names_of(source)})"
-    elif found := _UNKNOWN_COLUMN.search(fault):
-        schemas = {**source.views, **source.functions}
-        named = [schema.names for name, schema in schemas.items() if re.search(rf"\b{name}\b", message)]
-        columns = dict.fromkeys(chain.from_iterable(named or [schema.names for schema in schemas.values()]))
-        fault = f"there is no column {found[1]!r}; {closest(found[1], columns)}"
-    else:
-        fault = head.removesuffix("!") if kind.endswith("Error") else message
-    # A query that was rewritten has other positions. DuckDB shortens long lines with dots.
-    line = position.partition("\n")[0].partition(": ")[2].strip(".")
-    return f"{fault}\n\n{position}" if line and line in query else fault

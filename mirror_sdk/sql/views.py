@@ -35,13 +35,18 @@ class Scans:
         self._is_planning = True
         self._open: list[Iterable[pa.Table]] = []
 
-    def start(self) -> None:
+    def start(self, *, may_stop_early: bool) -> None:
         """Fetch rows from now on.
+
+        Args:
+            may_stop_early: Whether the query may need only a part of the rows. They are then only counted while they
+                arrive.
 
         Raises:
             InvalidValue: The query would fetch too many rows.
         """
-        counts = [(scan, self._source.expected_rows(scan) or 0) for scan in self.planned if not scan.is_empty]
+        read = [scan for scan in self.planned if not scan.is_empty and not may_stop_early]
+        counts = [(scan, self._source.expected_rows(scan) or 0) for scan in read]
         if sum(count for _, count in counts) > self._max_rows:
             raise self._too_many(max(counts, key=lambda one: one[1])[0], sum(count for _, count in counts))
         self._is_planning = False

@@ -25,11 +25,14 @@ QUERY = "select endpoint_name, reported_num, attributes from state join devices 
 def sensors(simulator, client):
     for number in range(2):
         simulator.add_device(f"sensor-{number}", [SENSOR])
+    client.devices.update("sensor-1", attributes={"site": "Köln"})
 
 
 def test_result_is_printed_or_written(shell, sensors, tmp_path):
     assert "sensor-1" in shell("sql", QUERY).stdout
-    assert json.loads(shell("sql", QUERY, "--json").stdout)[1]["endpoint_name"] == "sensor-1"
+    assert '{"site": "Köln"}' in shell("sql", QUERY).stdout
+    row = json.loads(shell("sql", QUERY, "--json").stdout)[1]
+    assert (row["endpoint_name"], row["attributes"]) == ("sensor-1", {"site": "Köln"})
     assert [row["endpoint_name"] for row in csv.DictReader(io.StringIO(shell("sql", QUERY, "--csv").stdout))] == [
         "sensor-0",
         "sensor-1",
@@ -38,7 +41,9 @@ def test_result_is_printed_or_written(shell, sensors, tmp_path):
     assert written.stderr == f"wrote 2 rows into {tmp_path / 'state.parquet'}\n"
     assert pq.read_table(tmp_path / "state.parquet")["endpoint_name"].to_pylist() == ["sensor-0", "sensor-1"]
     assert "path=/3303/*" in shell("sql", "from state where path like '/3303/%'", "--explain").stdout
-    assert CliRunner().invoke(main, ["sql", "--csv"], input="select 1 as one").stdout == "one\n1\n"
+    for arguments in ([], ["-"]):
+        result = CliRunner().invoke(main, ["sql", "--csv", *arguments], input="select 1 as one")
+        assert result.stdout == "one\n1\n"
 
 
 def test_errors_of_a_query(shell, sensors, tmp_path):
@@ -62,9 +67,10 @@ def test_completion_of_names(plain, sensors):
     assert completions(completer, "from state where endpoint_name = 'sensor") == ["sensor-0", "sensor-1"]
     assert completions(completer, "from state where path = '/3303/") == ["/3303/0/5700"]
     assert completions(completer, "from state where path = '/3303/0/5700' ") == []
+    assert completions(completer, "from devices where attributes['s") == ["site"]
 
 
-def test_prompt_runs_each_query(plain):
+def test_prompt_runs_each_query(plain, capsys):
     queries = []
 
     def run(query):
@@ -73,6 +79,7 @@ def test_prompt_runs_each_query(plain):
             raise InvalidValue("it is wrong")
 
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        keys.send_text("from state\nwhere true;\nwrong;\nselect 1\n\nexit\n")
+        keys.send_text("help\nfrom state\nwhere true;\nwrong;\nselect 1\n\nexit\n")
         prompt(plain, run)
     assert queries == ["from state\nwhere true;", "wrong;", "select 1"]
+    assert "The tables are devices, state" in capsys.readouterr().out

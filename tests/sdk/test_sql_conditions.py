@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk.sql.conditions import conditions_of, expression_of, patterns_of, period_of, points_of
+from mirror_sdk.sql.conditions import conditions_of, expression_of, patterns_of, period_of, points_of, text_of
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 TEXTS = ["", "/", "/3303/0/5700", "/3303/1/5700", "/33030", "a", "it's", 'a "quoted"\n: text', "ä", None]
@@ -88,6 +88,23 @@ def test_forms_of_duckdb_are_understood():
     assert patterns_of(conditions["path"]) == ["/3/*", "/3303/0/5700"]
     assert period_of(conditions["changed_at"]) == (BEGIN, None)
     assert conditions_of(None) == ({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (pc.if_else(pc.field("path").is_valid(), pc.field("path").isin(["/a", "/b"]), None), "path in ('/a', '/b')"),
+        (~pc.field("path").isin(["it's"]), "not (path in ('it''s'))"),
+        (
+            (pc.field("a") > 3.5) & (pc.field("b").is_null() | pc.field("b").is_valid()),
+            "a > 3.5 and (b is null or b is not null)",
+        ),
+        (pc.field("t") <= pa.scalar(BEGIN), "t <= '2026-01-05T00:00:00.000Z'"),
+        (pc.field("a") + 1 > 3, "(add_checked(a, 1) > 3)"),
+    ],
+)
+def test_expression_as_text(expression, text):
+    assert text_of(expression) == text
 
 
 @pytest.mark.parametrize("path", ["3303/0/5700", "/3303/*/5700", "/3303/*", ""])

@@ -1,11 +1,17 @@
 """SQL queries of a recording, a snapshot dataset and the archive of a history."""
 
+from datetime import UTC, datetime
+from itertools import repeat
+from types import MappingProxyType
+
+import pyarrow as pa
 import pytest
 from client_test_data import DIMMER, SENSOR
 from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import InvalidValue
 from mirror_sdk.sql import HistoryArchive
+from mirror_sdk.sql.queryable import Queryable
 
 
 @pytest.fixture
@@ -60,6 +66,35 @@ def test_dataset_has_the_rows_of_the_snapshot(client, simulator, tmp_path):
         dataset.sql("from state", max_rows=5)
     with pytest.raises(InvalidValue, match="this dataset has no as_of"):
         dataset.sql("from as_of('1h')")
+
+
+class _ManyRows(Queryable):
+    """A source whose rows never end."""
+
+    name = server = "a test"
+    views = MappingProxyType({"state": pa.schema([pa.field("n", pa.int64())])})
+    functions = MappingProxyType({})
+
+    def _views(self):
+        return self
+
+    def now(self):
+        return datetime(2026, 1, 5, tzinfo=UTC)
+
+    def expected_rows(self, scan):
+        return 1_000_000
+
+    def open(self, scan):
+        return repeat(pa.table({"n": [1, 2, 3]}))
+
+
+def test_query_with_a_limit_ends_when_it_has_enough_rows():
+    assert len(_ManyRows().sql("from state limit 5", max_rows=100_000)) == 5
+    for rest in ("", "order by n limit 5", "group by all limit 5"):
+        with pytest.raises(InvalidValue, match="would fetch at least 1000000 rows"):
+            _ManyRows().sql(f"select n from state {rest}", max_rows=100_000)
+    with pytest.raises(InvalidValue, match="fetches more than max_rows=1000"):
+        _ManyRows().sql("select count(*) from state limit 1", max_rows=1000)
 
 
 def test_folder_that_is_not_an_archive_is_rejected(tmp_path):
