@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -24,6 +25,7 @@ from mirror_server.store.database import Database
 _log = logging.getLogger(__name__)
 
 _ROUND_SECONDS = 5
+_ERASED_SECONDS = 1
 _LAST_SECONDS = 3
 _CLEANUP_INTERVAL = 3_600_000
 """The interval between searches for invalid files in ms. A former leader may have written such files meanwhile."""
@@ -169,9 +171,8 @@ class Retention:
 
     def _wait(self) -> None:
         """Wait for the next round, which starts early if another process has erased a device."""
-        for _ in range(_ROUND_SECONDS):
-            if self._wake_up.wait(1):
-                return
+        end_at = time.monotonic() + _ROUND_SECONDS
+        while (left := end_at - time.monotonic()) > 0 and not self._wake_up.wait(min(left, _ERASED_SECONDS)):
             with suppress(StorageFailed):
                 if not self.failures and self._database.query(segments.erasures):
                     return

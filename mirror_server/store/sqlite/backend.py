@@ -7,10 +7,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mirror_server.store import schema
 from mirror_server.store.backend import (
@@ -24,7 +24,7 @@ from mirror_server.store.backend import (
 )
 from mirror_server.store.maintenance import found_in
 from mirror_server.store.schema import Branch
-from mirror_server.store.session import Session
+from mirror_server.store.session import Row, Session
 from mirror_server.store.sqlite.files import (
     BUSY_SECONDS,
     DAMAGED,
@@ -80,9 +80,19 @@ _DECIDING_WRITES = (
 
 
 class _Reader(Session):
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    """A session that reads. ``damage_reported`` is a context manager for errors of the file."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, damage_reported: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         super().__init__(connection)
         self.close = connection.close
+        self._damage_reported = damage_reported
+
+    def each(self, statement: str, size: int, **parameters: Any) -> Iterator[list[Row]]:
+        # A download reads the rows later than in the ``with`` statement of its session.
+        with self._damage_reported():
+            yield from super().each(statement, size, **parameters)
 
 
 class _Writer(Session):
@@ -141,7 +151,7 @@ class SqliteBackend:
                 # The file is created before SQLite opens it, so that only its owner can read it and the files that
                 # SQLite adds.
                 path.touch(mode=0o600, exist_ok=False)
-            _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
+            self._checked_at = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -248,8 +258,8 @@ class SqliteBackend:
             self._idle_readers.pop().close()
         self._connection.close()
         with suppress(StorageFailed):
-            if not self._is_damaged and identity_of(self._path) == self._file:
-                note_checked(self._path)
+            if self._checked_at is not None and not self._is_damaged and identity_of(self._path) == self._file:
+                note_checked(self._path, self._checked_at)
 
     @contextmanager
     def _damage_reported(self) -> Iterator[None]:
@@ -273,7 +283,7 @@ class SqliteBackend:
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only = ON")
-            return _Reader(connection)
+            return _Reader(connection, self._damage_reported)
 
     def _reject_other_file(self) -> None:
         """Reject a damaged file, and one that has lost its name, because changes to it are lost when it is closed.
@@ -318,20 +328,24 @@ class SqliteBackend:
         return connection
 
 
-def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> None:
+def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_schema: bool) -> float | None:
     """Create the schema in a new file, or upgrade an older schema. Wait for other processes that do the same.
 
     One transaction checks the version and applies the changes, so an interruption changes nothing.
+
+    Returns:
+        When the file was checked for damage, or ``None`` if it was not, because another process serves it.
     """
+    checked_at = take_note(path)
     with closing(sqlite3.connect(path, isolation_level=None, timeout=schema.UPGRADE_SECONDS)) as connection:
-        # Using a damaged file would damage it further, and make the next backup unusable. A running server has checked
-        # its file, but a backup of this file must be usable.
-        is_checked = take_note(path) or (is_served_elsewhere(path) and not keep_schema)
-        if not is_checked and (complaints := complaints_of(connection, "quick_check(1)")):
-            raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
+        # Using a damaged file would damage it further. A running server has checked its file. A backup must be usable.
+        if keep_schema or (checked_at is None and not is_served_elsewhere(path)):
+            if complaints := complaints_of(connection, "quick_check(1)"):
+                raise DatabaseError(f"cannot open the database {path}: {complaints[0]}; {DAMAGED_CURE}")
+            checked_at = time.time()
         found = _versions(connection)
         if not schema.outdated(str(path), branches, found) or (keep_schema and found):
-            return
+            return checked_at
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")
         # Another process may have upgraded the schema before this transaction began.
@@ -351,6 +365,7 @@ def _bring_to_newest_schema(path: Path, branches: Sequence[Branch], *, keep_sche
             )
         schema.upgrade(partial(_run_script, connection), outdated, found)
         connection.execute("COMMIT")
+        return checked_at
 
 
 def _reason_to_stop(older: Sequence[str], core: str) -> str:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -46,6 +47,8 @@ _NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_
 
 LARGE_BYTES = 64 * 2**20
 """The size from which a file is not checked again if it is as its last process left it. The check takes 5 s per GB."""
+
+_CHECKED_AGAIN_SECONDS = 7 * 86_400
 
 DAMAGED_CURE = "'mirror-server check' lists the damage; restore a backup, or use another file"
 
@@ -181,8 +184,8 @@ def identity_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def note_checked(path: Path) -> None:
-    """Note the state of a large file that this process has checked and closed, so that it is not checked again.
+def note_checked(path: Path, checked_at: float) -> None:
+    """Note the state of a large file that was checked at this time, so that it is not checked again too soon.
 
     The caller has closed its connections. A file that another process still uses is not noted.
     """
@@ -192,22 +195,25 @@ def note_checked(path: Path) -> None:
         if path.stat().st_size >= LARGE_BYTES and not _has_log(path):
             note = _note_of(path)
             note.touch(mode=_OWNER_ALONE)
-            note.write_text(_state_of(path), encoding="ascii")
+            note.write_text(f"{checked_at} {_state_of(path)}", encoding="ascii")
 
 
-def take_note(path: Path) -> bool:
-    """Remove the note of :func:`note_checked`. Return whether the file has not changed since then.
+def take_note(path: Path) -> float | None:
+    """Remove the note of :func:`note_checked`, and return when the file was checked.
 
-    A process that is killed therefore leaves no note.
+    A process that is killed therefore leaves no note. The result is ``None`` if the file has changed since the note was
+    written, or if the check was long ago: the disk may have damaged the file without a change of its state.
     """
     path = path.resolve()
     note = _note_of(path)
     try:
-        noted = note.read_text(encoding="ascii")
+        noted = note.read_bytes().decode(errors="replace")
         note.unlink()
-        return noted == _state_of(path) and not _has_log(path)
+        checked_at, _, state = noted.partition(" ")
+        is_recent = 0 <= time.time() - float(checked_at) < _CHECKED_AGAIN_SECONDS
+        return float(checked_at) if is_recent and state == _state_of(path) and not _has_log(path) else None
     except (OSError, ValueError):
-        return False
+        return None
 
 
 def _note_of(path: Path) -> Path:
@@ -249,6 +255,8 @@ def damaged_tables(path: Path) -> list[Violation]:
         if code_of(error) not in DAMAGED:
             raise unopened(path, error) from error
         found = {kind: [str(error)]}
+    if any(found.values()):
+        _note_of(path.resolve()).unlink(missing_ok=True)
     return [Violation(each, len(lines), lines[:MOST_EXAMPLES]) for each, lines in found.items() if lines]
 
 

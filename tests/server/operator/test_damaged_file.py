@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -95,22 +96,58 @@ def noted(path, monkeypatch) -> Path:
     return path.with_name("mirror.db.checked")
 
 
-def test_unchanged_file_is_not_checked_again(path, noted, caplog):
-    assert noted.stat().st_mode & 0o777 == 0o600
+def damage_behind_the_note(path: Path, noted: Path, checked_at: float) -> None:
+    """Damage the file as a disk does, without a change of its state."""
     overwrite(path, b"\xff" * 200, "devices")
-    noted.unlink()
-    files.note_checked(path)
+    noted.unlink(missing_ok=True)
+    files.note_checked(path, checked_at)
+
+
+READS = {
+    "rows": lambda session: session.rows("SELECT * FROM devices"),
+    "parts": lambda session: list(session.each("SELECT * FROM devices", 10)),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_unchanged_file_is_not_checked_again(path, noted, caplog, read):
+    assert noted.stat().st_mode & 0o777 == 0o600
+    damage_behind_the_note(path, noted, time.time())
     with closing(open_database(f"sqlite:///{path}")) as database, pytest.raises(StorageFailed, match="malformed"):
-        database.query(lambda session: session.rows("SELECT * FROM devices"))
+        database.query(read)
     assert "'mirror-server check' lists the damage" in caplog.text
     assert not noted.exists()
     with pytest.raises(DatabaseError, match="restore a backup"):
         open_database(f"sqlite:///{path}")
 
 
+def test_unchanged_file_is_checked_again_after_a_week_and_by_a_backup(path, noted, tmp_path):
+    url, week = f"sqlite:///{path}", 7 * 86_400
+    damage_behind_the_note(path, noted, time.time())
+    assert_fails_in_one_line(url, "backup", tmp_path / "copy.db", message="restore a backup")
+    for checked_at in (time.time() - week, time.time() + week):
+        damage_behind_the_note(path, noted, checked_at)
+        with pytest.raises(DatabaseError, match="restore a backup"):
+            open_database(url)
+
+
+def test_time_of_the_last_check_is_kept_in_the_note(path, noted):
+    checked_at = time.time() - 86_400
+    files.note_checked(path, checked_at)
+    open_database(f"sqlite:///{path}").close()
+    assert files.take_note(path) == checked_at
+
+
+def test_check_removes_the_note_of_a_damaged_file(path, noted):
+    damage_behind_the_note(path, noted, time.time())
+    assert_fails(f"sqlite:///{path}", "check", message="restore a backup")
+    assert not noted.exists()
+
+
 CHANGES = {
     "written": lambda path: overwrite(path, b"\xff", 4096),
     "copied": lambda path: shutil.copy2(path, path.with_name("copy")) and path.with_name("copy").replace(path),
+    "replaced by other text": lambda path: path.with_name("mirror.db.checked").write_bytes(b"\xff"),
     "in the log": lambda path: path.with_name("mirror.db-wal").write_bytes(b"1"),
 }
 
@@ -118,15 +155,15 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_changed_file_is_checked(path, noted, change):
     change(path)
-    assert not files.take_note(path)
+    assert files.take_note(path) is None
     assert not noted.exists()
 
 
 def test_killed_process_leaves_no_note(path, noted):
     with closing(open_database(f"sqlite:///{path}")):
         assert not noted.exists()
-    assert files.take_note(path)
-    assert not files.take_note(path)
+    assert files.take_note(path) is not None
+    assert files.take_note(path) is None
 
 
 def test_start_reads_the_newest_contact_that_the_stop_stored(path):
