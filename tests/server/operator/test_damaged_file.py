@@ -96,7 +96,7 @@ def noted(path, monkeypatch) -> Path:
     return path.with_name("mirror.db.checked")
 
 
-def damage_behind_the_note(path: Path, noted: Path, checked_at: float) -> None:
+def damage_without_trace(path: Path, noted: Path, checked_at: float) -> None:
     """Damage the file as a disk does, without a change of its state."""
     overwrite(path, b"\xff" * 200, "devices")
     noted.unlink(missing_ok=True)
@@ -112,7 +112,7 @@ READS = {
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_unchanged_file_is_not_checked_again(path, noted, caplog, read):
     assert noted.stat().st_mode & 0o777 == 0o600
-    damage_behind_the_note(path, noted, time.time())
+    damage_without_trace(path, noted, time.time())
     with closing(open_database(f"sqlite:///{path}")) as database, pytest.raises(StorageFailed, match="malformed"):
         database.query(read)
     assert "'mirror-server check' lists the damage" in caplog.text
@@ -123,15 +123,15 @@ def test_unchanged_file_is_not_checked_again(path, noted, caplog, read):
 
 def test_unchanged_file_is_checked_again_after_a_week_and_by_a_backup(path, noted, tmp_path):
     url, week = f"sqlite:///{path}", 7 * 86_400
-    damage_behind_the_note(path, noted, time.time())
+    damage_without_trace(path, noted, time.time())
     assert_fails_in_one_line(url, "backup", tmp_path / "copy.db", message="restore a backup")
     for checked_at in (time.time() - week, time.time() + week):
-        damage_behind_the_note(path, noted, checked_at)
+        damage_without_trace(path, noted, checked_at)
         with pytest.raises(DatabaseError, match="restore a backup"):
             open_database(url)
 
 
-def test_time_of_the_last_check_is_kept_in_the_note(path, noted):
+def test_note_retains_the_time_of_the_last_check(path, noted):
     checked_at = time.time() - 86_400
     files.note_checked(path, checked_at)
     open_database(f"sqlite:///{path}").close()
@@ -139,7 +139,7 @@ def test_time_of_the_last_check_is_kept_in_the_note(path, noted):
 
 
 def test_check_removes_the_note_of_a_damaged_file(path, noted):
-    damage_behind_the_note(path, noted, time.time())
+    damage_without_trace(path, noted, time.time())
     assert_fails(f"sqlite:///{path}", "check", message="restore a backup")
     assert not noted.exists()
 
