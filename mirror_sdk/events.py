@@ -75,12 +75,12 @@ class Event(JsonForm):
     unit: str | None = None
     value: Value | None = None
     changed_at: datetime | None = None
-    logged_at: datetime | None = None
     async_id: str | None = None
     status: int | None = None
     category: str | None = None
     uid: str | None = None
     content: EntryBody | None = None
+    logged_at: datetime | None = None
 
     def __repr__(self) -> str:
         members = {name: getattr(self, name) for name in _REPR_FIELDS}

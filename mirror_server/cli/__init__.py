@@ -40,7 +40,17 @@ GROUPS = {
     "Start here": ["operate", "simulator", "keys", "settings"],
     "Connect devices": ["devices", "mirror-device", "device-requests"],
     "Serve applications": ["notifications", "streams", "directory", "history"],
-    "Run the server in production": ["deploy", "tls", "connections", "storage", "restart", "logs", "metrics", "clocks"],
+    "Run the server in production": [
+        "deploy",
+        "scale",
+        "tls",
+        "connections",
+        "storage",
+        "restart",
+        "logs",
+        "metrics",
+        "clocks",
+    ],
     "Special tasks": ["processes", "wsgi", "programs", "older-calls", "extensions"],
 }
 
