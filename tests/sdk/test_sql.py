@@ -15,10 +15,12 @@ from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, BeforeHistory, InvalidValue, NoHistory
+from mirror_sdk.sql.conditions import text_after
 
 pytestmark = pytest.mark.keeps_history
 
 QUERIES = 200
+UNIT = "/3303/0/5701"
 VIEWS = {
     "history": ["device_id", "endpoint_name", "path", "event", "value_num", "revision"],
     "state": ["device_id", "endpoint_name", "path", "reported_num", "resource_id"],
@@ -32,7 +34,7 @@ VIEWS = {
 @pytest.fixture
 def fleet(client, simulator):
     """Four lights, whose temperature has changed each minute for three minutes."""
-    sensor_in_fahrenheit = {"path": "/3303/0/5701", "value": "F", "observable": True}
+    sensor_in_fahrenheit = {"path": UNIT, "value": "F", "observable": True}
     for number in range(4):
         own = [DIMMER, LAMP, SENSOR, *([sensor_in_fahrenheit] if number == 3 else [])]
         simulator.add_device(f"light-{number}", own, endpoint_type="Light" if number else "Lamp")
@@ -68,11 +70,12 @@ def complete(client, fleet):
 def random_query(rng, fleet, begin):
     """Return a query with random conditions, some of which can be sent to the service."""
     ids, names = list(fleet.values()), list(fleet)
-    instants = [begin + timedelta(seconds=rng.randrange(-60, 300)) for _ in range(2)]
+    # Half of them are times of changes.
+    instants = [begin + rng.choice([timedelta(seconds=rng.randrange(-60, 300)), timedelta(minutes=1)]) for _ in "12"]
     text = {
         "device_id": [*ids, "unknown"],
         "endpoint_name": [*names, "nobody"],
-        "path": [TEMPERATURE, LEVEL, "/3311/0/5850", "/9/9/9", "no path"],
+        "path": [TEMPERATURE, UNIT, LEVEL, "/3311/0/5850", "/9/9/9", "no path"],
         "event": ["reported", "write", "registration"],
         "endpoint_type": ["Light", "Lamp"],
         "kind": ["never_reported", "failed"],
@@ -82,13 +85,14 @@ def random_query(rng, fleet, begin):
     def condition(view, prefix=""):
         columns = [*VIEWS[view], *(["changed_at"] * 2 if view in {"history", "device_events"} else [])]
         name = rng.choice(columns)
-        column = prefix + name
+        column, operator = prefix + name, rng.choice([">", ">=", "<", "<="])
         if name == "changed_at":
             first, last = (f"timestamptz '{one.isoformat()}'" for one in instants)
-            return rng.choice([f"{column} >= {first}", f"{column} < {first}", f"{column} between {first} and {last}"])
+            return rng.choice([f"{column} {operator} {first}", f"{column} between {first} and {last}"])
         if name not in text:
             return rng.choice([f"{column} > 21", f"{column} is null", f"{column} in (21, 23)"])
         one, other = (rng.choice(text[name]) for _ in range(2))
+        after = rng.choice([other, text_after(one), text_after(other)])
         return rng.choice(
             [
                 f"{column} = '{one}'",
@@ -97,7 +101,9 @@ def random_query(rng, fleet, begin):
                 f"{column} like '{one[: rng.randrange(len(one) + 1)]}%'",
                 f"{column} not like '{one[:3]}%'",
                 f"lower({column}) = '{one}'",
-                f"{column} >= '{one}'",
+                f"{column} {operator} '{one}'",
+                f"{column} between '{one}' and '{after}'",
+                f"{column} {rng.choice(['>', '>='])} '{one}' and {column} {rng.choice(['<', '<='])} '{after}'",
                 f"{column} is not null",
             ]
         )
@@ -159,6 +165,8 @@ SENT = [
     ("from history where path = '/1/2/3' or value_num > 3", "all rows"),
     ("from device_events where device_id = 'x'", "device_id=x"),
     ("from history where path = '3303/0/5700'", "nothing"),
+    ("from state where path between '/3303/0/5700' and '/3303/0/5701'", "all rows"),
+    ("from history where changed_at <= '9999-12-31 23:59:59.999Z'", "all rows"),
 ]
 
 
