@@ -1290,13 +1290,14 @@ class MirrorClient(WithAttributeSuggestions):
         """
         import_locked("mirror_sdk.sql.query", "mirror_sdk.client_groups.service_views")
         from mirror_sdk.client_groups.service_views import ServiceViews, service_now
-        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.query import start_query
         from mirror_sdk.sql.streams import thread_functions
 
         deadline = self._session.sender.total_deadline(timeout)
         now = service_now(self._session, deadline)
         views = ServiceViews(self._session, self.changes, now, deadline, *thread_functions())
-        return run_query(query, views, as_=as_, explain=explain, max_rows=max_rows)
+        running = start_query(query, views, as_=as_, explain=explain, max_rows=max_rows, deadline=deadline)
+        return running.result()
 
     @property
     def base_url(self) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mirror_sdk.wire.model import write_timestamp
 
 
-class Interval(NamedTuple):
+class ValueInterval(NamedTuple):
     """An interval of values.
 
     Attributes:
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
         return self.low is not None and not self.has_high and self.high == text_after(self.low)
 
 
-Intervals: TypeAlias = frozenset[Interval]
+Intervals: TypeAlias = frozenset[ValueInterval]
 """The possible values of a column."""
 
 Conditions: TypeAlias = Mapping[str, Intervals]
@@ -127,7 +127,7 @@ def text_after(prefix: str) -> str | None:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix.isascii() and prefix.isprintable() and prefix else None
 
 
-def _may_be_path(interval: Interval) -> bool:
+def _may_be_path(interval: ValueInterval) -> bool:
     is_pattern = interval.is_point or interval.is_prefix
     return not is_pattern or (interval.low.startswith("/") and "*" not in interval.low)
 
@@ -236,7 +236,7 @@ def _conditions(node: Any) -> dict[str, Intervals]:
         case _Call("if_else", [_Call("is_valid", _), condition, None]):
             return _conditions(condition)
         case _Call("is_in", [_Field(name)], {"value_set": [*values]}):
-            return {name: frozenset(Interval(_plain(one), _plain(one)) for one in values if one is not None)}
+            return {name: frozenset(ValueInterval(_plain(one), _plain(one)) for one in values if one is not None)}
         case _Call(function, [_Field(name), value]) if value is not None and not isinstance(value, _Call | _Field):
             return _compared(function, name, _plain(value))
     return {}
@@ -245,11 +245,11 @@ def _conditions(node: Any) -> dict[str, Intervals]:
 def _compared(function: str, name: str, value: Any) -> dict[str, Intervals]:
     match function:
         case "equal":
-            return {name: frozenset([Interval(value, value)])}
+            return {name: frozenset([ValueInterval(value, value)])}
         case "greater" | "greater_equal":
-            return {name: frozenset([Interval(value, None)])}
+            return {name: frozenset([ValueInterval(value, None)])}
         case "less" | "less_equal":
-            return {name: frozenset([Interval(None, value, function == "less_equal")])}
+            return {name: frozenset([ValueInterval(None, value, function == "less_equal")])}
     return {}
 
 
@@ -274,5 +274,5 @@ def _intersection(left: Intervals, right: Intervals) -> Intervals:
             ends = [(one.high, one.has_high) for one in (first, second) if one.high is not None]
             high, has_high = min(ends, default=(None, True))
             if low is None or high is None or low < high or (low == high and has_high):
-                found.add(Interval(low, high, has_high))
+                found.add(ValueInterval(low, high, has_high))
     return frozenset(found)

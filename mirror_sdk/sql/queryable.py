@@ -69,9 +69,9 @@ class Queryable:
         [2]
         """
         import_locked("mirror_sdk.sql.query")
-        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.query import start_query
 
-        return run_query(query, self._views(), as_=as_, explain=explain, max_rows=max_rows)
+        return start_query(query, self._views(), as_=as_, explain=explain, max_rows=max_rows).result()
 
     def _views(self) -> ViewSource:
         raise NotImplementedError

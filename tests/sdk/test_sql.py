@@ -14,7 +14,7 @@ from client_test_data import DIMMER, LAMP, SENSOR, URL
 from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_sdk import AsyncMirrorClient, BeforeHistory, InvalidValue, NoHistory
+from mirror_sdk import AsyncMirrorClient, BeforeHistory, CallTimeout, InvalidValue, NoHistory
 from mirror_sdk.sql.conditions import text_after
 
 pytestmark = pytest.mark.keeps_history
@@ -28,6 +28,7 @@ VIEWS = {
     "drift": ["device_id", "endpoint_name", "path", "kind"],
     "device_events": ["device_id", "endpoint_name", "event"],
     "events": ["device_id", "endpoint_name", "path", "event", "value_num"],
+    "requests": ["device_id", "endpoint_name", "path", "requested_num"],
 }
 
 
@@ -45,6 +46,8 @@ def fleet(client, simulator):
         for number in range(4):
             simulator.set_value(f"light-{number}", TEMPERATURE, 20 + number + step)
     client.write_value("light-1", LEVEL, 40)
+    simulator.set_online("light-3", False)
+    client.requests.begin_read("light-3", LEVEL)
     return {one.endpoint_name: one.id for one in client.devices.list()}
 
 
@@ -58,6 +61,7 @@ def complete(client, fleet):
         "drift": pa.Table.from_pandas(client.fleet.snapshot().mirror.drift()),
         "device_events": pa.Table.from_pandas(client.devices.events_frame()),
         "events": client.notifications.events_frame(after=0, timeout=0, as_="arrow"),
+        "requests": pa.Table.from_pandas(client.requests.frame().drop(columns="latency")),
     }
     database = duckdb.connect()
     database.execute("set TimeZone = 'UTC'")
@@ -224,6 +228,42 @@ def test_instant_before_the_history_is_rejected_with_its_start(client, fleet):
             BeforeHistory, match=r"HISTORY: the requested time is before the start .*, 2026-.*; request"
         ):
             client.sql(f"from {table}")
+
+
+ENDLESS = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 7 = 3"
+
+
+@pytest.mark.both_clients
+def test_timeout_interrupts_the_query(client):
+    with pytest.raises(CallTimeout, match=r"SQL query: the whole call took longer than timeout=0.2 s"):
+        client.sql(ENDLESS, timeout=0.2)
+
+
+def sql_threads():
+    return [one for one in threading.enumerate() if one.name.startswith("mirror-sql")]
+
+
+def test_cancelled_query_ends(run):
+    async def scene(client: AsyncMirrorClient):
+        query = asyncio.ensure_future(client.sql(ENDLESS))
+        while not sql_threads():
+            await asyncio.sleep(0)
+        query.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await query
+
+    run(scene)
+    for one in sql_threads():
+        one.join(10)
+    assert not sql_threads()
+
+
+def test_missing_times_and_durations(client, fleet):
+    pending = client.sql("from requests")
+    assert pending[["latency", "finished_at"]].isna().to_numpy().tolist() == [[True, True]]
+    assert client.sql("select count(latency) as n, max(latency) as most from requests")["n"].tolist() == [0]
+    ages = client.fleet.snapshot().mirror.drift()["age"]
+    assert client.sql("from drift")["age"].isna().sum() == ages.isna().sum()
 
 
 def test_attributes_are_a_map(client, fleet):
