@@ -1,6 +1,7 @@
 """SQL queries of a client: their results, the conditions that are sent, and the errors."""
 
 import asyncio
+import math
 import random
 import threading
 from collections import Counter
@@ -15,6 +16,8 @@ from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, TEMPERATURE
 
 from mirror_sdk import AsyncMirrorClient, BeforeHistory, CallTimeout, InvalidValue, NoHistory
+from mirror_sdk._protocol.async_sender import AsyncSender
+from mirror_sdk._protocol.sender import Sender
 from mirror_sdk.sql.conditions import text_after
 
 pytestmark = pytest.mark.keeps_history
@@ -444,3 +447,33 @@ def test_two_tasks_query_at_once(run, plain, simulator):
         return [frame["n"].tolist() for frame in await asyncio.gather(*queries)]
 
     assert run(scene) == [[len(plain.history())], [1]]
+
+
+def test_keyboard_interrupt_ends_the_query(plain, monkeypatch):
+    def interrupted(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mirror_sdk.sql.running.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plain.sql(ENDLESS)
+    for one in sql_threads():
+        one.join(10)
+    assert not sql_threads()
+
+
+@pytest.mark.both_clients
+@pytest.mark.parametrize("view", ["events", "requests"])
+def test_timeout_applies_to_the_requests_of_a_view(client, fleet, monkeypatch, view):
+    limits = []
+    send = [Sender.send, AsyncSender.send]
+    for sender, real in zip([Sender, AsyncSender], send, strict=True):
+
+        def recorded(self, operation, timeout=None, *arguments, real=real, **options):
+            limits.append(min(operation.within_seconds, math.inf if timeout is None else timeout))
+            return real(self, operation, timeout, *arguments, **options)
+
+        monkeypatch.setattr(sender, "send", recorded)
+    client.sql(f"from {view}", timeout=5)
+    assert limits
+    assert max(limits) <= 5
