@@ -1284,9 +1284,11 @@ class AsyncMirrorClient(WithAttributeSuggestions):
                 query fails before it starts. Otherwise, it fails as soon as more rows arrive.
             timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
             as_: The kind of result to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``),
-                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result).
+                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result). The
+                relation uses the connection of the module ``duckdb``, which can also write and read files.
 
         Raises:
+            CallTimeout: The query took longer than ``timeout``.
             ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
             InvalidValue: The query is not valid, does more than read, or would fetch more than ``max_rows`` rows. The
                 message shows the position in the query, and names similar columns or conditions that would help.
