@@ -25,7 +25,7 @@ from mirror_sdk._protocol.defaults import (
     DEFAULT_TIMEOUT_SECONDS,
 )
 from mirror_sdk._protocol.request_options import to_execute, to_write
-from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread, run_interruptible
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk._table_arguments import DeviceTable, is_table
@@ -1284,9 +1284,11 @@ class AsyncMirrorClient(WithAttributeSuggestions):
                 query fails before it starts. Otherwise, it fails as soon as more rows arrive.
             timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
             as_: The kind of result to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``),
-                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result).
+                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result). The
+                relation uses the connection of the module ``duckdb``, which can also write and read files.
 
         Raises:
+            CallTimeout: The query took longer than ``timeout``.
             ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
             InvalidValue: The query is not valid, does more than read, or would fetch more than ``max_rows`` rows. The
                 message shows the position in the query, and names similar columns or conditions that would help.
@@ -1302,13 +1304,15 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """
         await import_in_thread("mirror_sdk.sql.query", "mirror_sdk.client_groups.async_service_views")
         from mirror_sdk.client_groups.async_service_views import AsyncServiceViews, service_now
-        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.query import start_query
         from mirror_sdk.sql.streams import loop_functions
 
         deadline = self._session.sender.total_deadline(timeout)
         now = await service_now(self._session, deadline)
         views = AsyncServiceViews(self._session, self.changes, now, deadline, *loop_functions())
-        return await run_in_thread(run_query, query, views, as_=as_, explain=explain, max_rows=max_rows)
+        running = start_query(query, views, as_=as_, explain=explain, max_rows=max_rows, deadline=deadline)
+        # synchronous alone: return running.result()
+        return await run_interruptible(running.result, running.interrupt)  # asynchronous alone
 
     @property
     def base_url(self) -> str:

@@ -1272,9 +1272,11 @@ class MirrorClient(WithAttributeSuggestions):
                 query fails before it starts. Otherwise, it fails as soon as more rows arrive.
             timeout: The timeout of the whole call in seconds. By default, the client's timeout applies to each request.
             as_: The kind of result to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``),
-                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result).
+                ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result). The
+                relation uses the connection of the module ``duckdb``, which can also write and read files.
 
         Raises:
+            CallTimeout: The query took longer than ``timeout``.
             ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
             InvalidValue: The query is not valid, does more than read, or would fetch more than ``max_rows`` rows. The
                 message shows the position in the query, and names similar columns or conditions that would help.
@@ -1290,13 +1292,14 @@ class MirrorClient(WithAttributeSuggestions):
         """
         import_locked("mirror_sdk.sql.query", "mirror_sdk.client_groups.service_views")
         from mirror_sdk.client_groups.service_views import ServiceViews, service_now
-        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.query import start_query
         from mirror_sdk.sql.streams import thread_functions
 
         deadline = self._session.sender.total_deadline(timeout)
         now = service_now(self._session, deadline)
         views = ServiceViews(self._session, self.changes, now, deadline, *thread_functions())
-        return run_query(query, views, as_=as_, explain=explain, max_rows=max_rows)
+        running = start_query(query, views, as_=as_, explain=explain, max_rows=max_rows, deadline=deadline)
+        return running.result()
 
     @property
     def base_url(self) -> str:

@@ -29,6 +29,24 @@ async def run_in_thread(work: Callable[P, T], *arguments: P.args, **options: P.k
     return await to_the_end(asyncio.to_thread(work, *arguments, **options))
 
 
+async def run_interruptible(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
+    """Run a function in a thread and return its result. A cancelled call interrupts the function and waits for its end.
+
+    Raises:
+        Exception: Any error that the function raised.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        interrupt()
+        raise
+    finally:
+        await to_the_end(asyncio.wait([working]))
+        # Otherwise asyncio would report that the exception of the work was never retrieved.
+        working.exception()
+
+
 async def to_the_end(work: Awaitable[T]) -> T:
     """Wait for work that must not be interrupted. A cancelled call waits until the work has ended.
 

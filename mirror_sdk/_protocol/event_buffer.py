@@ -46,9 +46,9 @@ class Patience:
     def poll_limit_seconds(self, hold_seconds: float) -> float:
         """Return the maximum duration of a poll that the service may hold for ``hold_seconds``."""
         usual_seconds = poll_limit(self._idle_seconds, self.left_seconds)
-        # A step that only reads the current entries has no limit of its own.
+        # A step that only reads the current entries is limited by an outage alone.
         if not self._idle_seconds:
-            return usual_seconds
+            return self._outage_seconds or usual_seconds
         # A poll without a response must not last longer than an outage is allowed to.
         return min(usual_seconds, poll_limit(hold_seconds, hold_seconds) + self._outage_seconds)
 

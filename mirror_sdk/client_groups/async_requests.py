@@ -236,7 +236,7 @@ class AsyncRequests(AsyncClientGroup):
         >>> (await client.requests.frame([request]))["status"].tolist()
         ['success']
         """
-        rows = [*map(_as_accepted, await self.list())] if requests is None else require_requests(requests)
+        rows = [*map(as_accepted, await self.list())] if requests is None else require_requests(requests)
         await import_in_thread("mirror_sdk.frames")
         from mirror_sdk.frames.requests import cached_requests_frame
 
@@ -300,7 +300,8 @@ class AsyncRequests(AsyncClientGroup):
         await self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
-def _as_accepted(request: WaitingRequest) -> AcceptedRequest:
+def as_accepted(request: WaitingRequest) -> AcceptedRequest:
+    """Return a request of the service's list as a request without a response."""
     return AcceptedRequest(
         async_id=request.async_response_id,
         device_id=request.device_id,

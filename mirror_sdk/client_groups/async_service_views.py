@@ -18,7 +18,7 @@ from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk.arrow_tables.history import HistoryTableBuilder
 from mirror_sdk.arrow_tables.state import STATE_SCHEMA
 from mirror_sdk.client_groups.async_notifications import AsyncNotifications
-from mirror_sdk.client_groups.async_requests import AsyncRequests
+from mirror_sdk.client_groups.async_requests import AsyncRequests, as_accepted
 from mirror_sdk.client_groups.service_conditions import Sent, sent_conditions
 from mirror_sdk.errors import APIError, BeforeHistory
 from mirror_sdk.frames.device_events import device_events_frame
@@ -168,11 +168,15 @@ class AsyncServiceViews:
             await run_in_thread(put, await run_in_thread(table_of_frame, frame, sent.scan.view))
 
     async def _fetch_events(self, _: Sent, put: Put) -> None:
-        await run_in_thread(put, await AsyncNotifications(self._session).events_frame(after=0, timeout=0, as_="arrow"))
+        outage = None if self._timeout is None else self._timeout.left
+        log = AsyncNotifications(self._session)
+        table = await log.events_frame(after=0, timeout=0, outage_timeout=outage, as_="arrow")
+        await run_in_thread(put, table)
 
     async def _fetch_requests(self, sent: Sent, put: Put) -> None:
-        table = await run_in_thread(table_of_frame, await AsyncRequests(self._session).frame(), sent.scan.view)
-        await run_in_thread(put, table)
+        client = AsyncRequests(self._session)
+        requests = [as_accepted(one) for one in await client.list(timeout=self._timeout)]
+        await run_in_thread(put, await run_in_thread(table_of_frame, await client.frame(requests), sent.scan.view))
 
 
 async def service_now(session: AsyncClientSession, timeout: Deadline | None) -> datetime:

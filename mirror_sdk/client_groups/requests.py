@@ -237,7 +237,7 @@ class Requests(ClientGroup):
         >>> client.requests.frame([request])["status"].tolist()
         ['success']
         """
-        rows = [*map(_as_accepted, self.list())] if requests is None else require_requests(requests)
+        rows = [*map(as_accepted, self.list())] if requests is None else require_requests(requests)
         import_locked("mirror_sdk.frames")
         from mirror_sdk.frames.requests import cached_requests_frame
 
@@ -301,7 +301,8 @@ class Requests(ClientGroup):
         self._session.act_on(device_id, path, operation, timeout, revisions)
 
 
-def _as_accepted(request: WaitingRequest) -> AcceptedRequest:
+def as_accepted(request: WaitingRequest) -> AcceptedRequest:
+    """Return a request of the service's list as a request without a response."""
     return AcceptedRequest(
         async_id=request.async_response_id,
         device_id=request.device_id,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mirror_sdk.snapshot.device_selection import MAX_IDS_PER_URL, Selection
-from mirror_sdk.sql.conditions import hull_of, patterns_of, period_of, points_of
+from mirror_sdk.sql.conditions import Intervals, hull_of, patterns_of, period_of, points_of
 from mirror_sdk.sql.source import Scan
 from mirror_sdk.wire.directory import STATES
 from mirror_sdk.wire.snapshot import MAX_PATTERNS
@@ -78,7 +78,7 @@ def _can_be_listed(values: Sequence[str]) -> bool:
     return all(values) and "," not in "".join(values)
 
 
-def _filters(field: str, intervals: frozenset[tuple[str | None, str | None]]) -> Mapping[str, str]:
+def _filters(field: str, intervals: Intervals) -> Mapping[str, str]:
     points = points_of(intervals)
     if field == "state" and not (points and set(points) <= set(STATES)):
         # The service rejects other words.

@@ -18,7 +18,7 @@ from mirror_sdk._session.table_reader import TableReader
 from mirror_sdk.arrow_tables.history import HistoryTableBuilder
 from mirror_sdk.arrow_tables.state import STATE_SCHEMA
 from mirror_sdk.client_groups.notifications import Notifications
-from mirror_sdk.client_groups.requests import Requests
+from mirror_sdk.client_groups.requests import Requests, as_accepted
 from mirror_sdk.client_groups.service_conditions import Sent, sent_conditions
 from mirror_sdk.errors import APIError, BeforeHistory
 from mirror_sdk.frames.device_events import device_events_frame
@@ -168,11 +168,15 @@ class ServiceViews:
             put(table_of_frame(frame, sent.scan.view))
 
     def _fetch_events(self, _: Sent, put: Put) -> None:
-        put(Notifications(self._session).events_frame(after=0, timeout=0, as_="arrow"))
+        outage = None if self._timeout is None else self._timeout.left
+        log = Notifications(self._session)
+        table = log.events_frame(after=0, timeout=0, outage_timeout=outage, as_="arrow")
+        put(table)
 
     def _fetch_requests(self, sent: Sent, put: Put) -> None:
-        table = table_of_frame(Requests(self._session).frame(), sent.scan.view)
-        put(table)
+        client = Requests(self._session)
+        requests = [as_accepted(one) for one in client.list(timeout=self._timeout)]
+        put(table_of_frame(client.frame(requests), sent.scan.view))
 
 
 def service_now(session: ClientSession, timeout: Deadline | None) -> datetime:

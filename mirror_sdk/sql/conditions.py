@@ -14,8 +14,33 @@ import pyarrow.compute as pc
 
 from mirror_sdk.wire.model import write_timestamp
 
-Intervals: TypeAlias = "frozenset[tuple[Any, Any]]"
-"""The possible values of a column, as intervals that contain both ends. An end ``None`` is not limited."""
+
+class ValueInterval(NamedTuple):
+    """An interval of values.
+
+    Attributes:
+        low: The smallest value, or ``None`` if there is no limit.
+        high: The largest value, or ``None`` if there is no limit.
+        has_high: Whether the interval contains ``high``.
+    """
+
+    low: Any
+    high: Any
+    has_high: bool = True
+
+    @property
+    def is_point(self) -> bool:
+        """Whether the interval contains one value."""
+        return self.low is not None and self.low == self.high
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether the interval contains all strings that begin with ``low``, and no others."""
+        return self.low is not None and not self.has_high and self.high == text_after(self.low)
+
+
+Intervals: TypeAlias = frozenset[ValueInterval]
+"""The possible values of a column."""
 
 Conditions: TypeAlias = Mapping[str, Intervals]
 """The possible values of each column that has a condition. Without intervals, no row matches."""
@@ -29,7 +54,10 @@ _OPERATORS = {
     "greater_equal": ">=",
 }
 _METADATA = "-- schema metadata --"
+_UNCLEAR = (LookupError, TypeError, ValueError, OverflowError, pa.ArrowException)
+"""The serialized form of expressions is not documented, and DuckDB has times that ``datetime`` does not have."""
 _MILLISECOND = timedelta(milliseconds=1)
+_LAST_INSTANT = datetime.max.replace(tzinfo=UTC) - _MILLISECOND
 
 
 class _Call(NamedTuple):
@@ -51,8 +79,8 @@ def conditions_of(expression: Any) -> tuple[Conditions, frozenset[str] | None]:
         return {}, frozenset()
     try:
         tree = _tree(expression)
-    except (LookupError, TypeError, ValueError, pa.ArrowException):
-        # The serialized form of expressions is not documented. Without conditions, more rows are fetched.
+    except _UNCLEAR:
+        # Without conditions, more rows are fetched.
         return {}, None
     conditions = _conditions(tree)
     if "path" in conditions:
@@ -65,30 +93,30 @@ def text_of(expression: Any) -> str:
     """Return an expression as a condition of SQL, or in the form of pyarrow if a part of it is not understood."""
     try:
         return _text(_tree(expression))
-    except (LookupError, TypeError, ValueError, pa.ArrowException):
+    except _UNCLEAR:
         return str(expression)
 
 
 def points_of(intervals: Intervals) -> list[Any] | None:
     """Return the possible values in order, or ``None`` if they are not a list of values."""
-    values = {low for low, high in intervals if low is not None and low == high}
+    values = {one.low for one in intervals if one.is_point}
     return sorted(values) if len(values) == len(intervals) else None
 
 
 def hull_of(intervals: Intervals) -> tuple[Any, Any]:
     """Return the smallest and the largest possible value, or ``None`` if there is no limit."""
-    lows, highs = [low for low, _ in intervals], [high for _, high in intervals]
+    lows, highs = [one.low for one in intervals], [one.high for one in intervals]
     return None if None in lows else min(lows), None if None in highs else max(highs)
 
 
 def patterns_of(intervals: Intervals) -> list[str] | None:
     """Return the patterns for the possible paths, or ``None`` if they cannot be written as patterns."""
     patterns = []
-    for low, high in sorted(intervals, key=str):
-        if low is not None and low == high:
-            patterns.append(low)
-        elif low is not None and high is not None and high == text_after(low):
-            patterns.append(f"{low}*")
+    for one in sorted(intervals, key=str):
+        if one.is_point:
+            patterns.append(one.low)
+        elif one.is_prefix:
+            patterns.append(f"{one.low}*")
         else:
             return None
     return patterns
@@ -99,10 +127,9 @@ def text_after(prefix: str) -> str | None:
     return prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix.isascii() and prefix.isprintable() and prefix else None
 
 
-def _may_be_path(interval: tuple[Any, Any]) -> bool:
-    low, high = interval
-    is_limited = low is not None and high is not None and high in {low, text_after(low)}
-    return not is_limited or (low.startswith("/") and "*" not in low)
+def _may_be_path(interval: ValueInterval) -> bool:
+    is_pattern = interval.is_point or interval.is_prefix
+    return not is_pattern or (interval.low.startswith("/") and "*" not in interval.low)
 
 
 def period_of(intervals: Intervals | None) -> tuple[datetime | None, datetime | None]:
@@ -110,7 +137,7 @@ def period_of(intervals: Intervals | None) -> tuple[datetime | None, datetime | 
     if intervals is None:
         return None, None
     begin, last = hull_of(intervals)
-    return begin, None if last is None else last + _MILLISECOND
+    return begin, None if last is None or last > _LAST_INSTANT else last + _MILLISECOND
 
 
 def expression_of(conditions: Conditions, names: tuple[str, ...]) -> Any:
@@ -209,7 +236,7 @@ def _conditions(node: Any) -> dict[str, Intervals]:
         case _Call("if_else", [_Call("is_valid", _), condition, None]):
             return _conditions(condition)
         case _Call("is_in", [_Field(name)], {"value_set": [*values]}):
-            return {name: frozenset((_plain(one), _plain(one)) for one in values if one is not None)}
+            return {name: frozenset(ValueInterval(_plain(one), _plain(one)) for one in values if one is not None)}
         case _Call(function, [_Field(name), value]) if value is not None and not isinstance(value, _Call | _Field):
             return _compared(function, name, _plain(value))
     return {}
@@ -218,11 +245,11 @@ def _conditions(node: Any) -> dict[str, Intervals]:
 def _compared(function: str, name: str, value: Any) -> dict[str, Intervals]:
     match function:
         case "equal":
-            return {name: frozenset([(value, value)])}
+            return {name: frozenset([ValueInterval(value, value)])}
         case "greater" | "greater_equal":
-            return {name: frozenset([(value, None)])}
+            return {name: frozenset([ValueInterval(value, None)])}
         case "less" | "less_equal":
-            return {name: frozenset([(None, value)])}
+            return {name: frozenset([ValueInterval(None, value, function == "less_equal")])}
     return {}
 
 
@@ -241,10 +268,11 @@ def _either(left: dict[str, Intervals], right: dict[str, Intervals]) -> dict[str
 
 def _intersection(left: Intervals, right: Intervals) -> Intervals:
     found = set()
-    for first, last in left:
-        for begin, end in right:
-            low = begin if first is None else first if begin is None else max(first, begin)
-            high = end if last is None else last if end is None else min(last, end)
-            if low is None or high is None or low <= high:
-                found.add((low, high))
+    for first in left:
+        for second in right:
+            low = max((one.low for one in (first, second) if one.low is not None), default=None)
+            ends = [(one.high, one.has_high) for one in (first, second) if one.high is not None]
+            high, has_high = min(ends, default=(None, True))
+            if low is None or high is None or low < high or (low == high and has_high):
+                found.add(ValueInterval(low, high, has_high))
     return frozenset(found)

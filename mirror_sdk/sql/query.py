@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 # Imported first, because duckdb belongs to an optional extra: the error says how to install it.
 try:
@@ -19,9 +20,11 @@ except ModuleNotFoundError as _error:
 import pyarrow as pa
 
 from mirror_sdk._arguments import SqlFormat, count
+from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.faults import explained
 from mirror_sdk.sql.result import convert_result, explanation
+from mirror_sdk.sql.running import RunningQuery
 from mirror_sdk.sql.source import FUNCTIONS, ViewSource
 from mirror_sdk.sql.statement import FunctionCall, check_statement, may_stop_early, rewrite, tables_of
 from mirror_sdk.sql.views import Scans, make_view
@@ -59,26 +62,40 @@ _CLOCK_MACROS = {
 """The functions of DuckDB that return the current time, and their expressions for a time ``now``."""
 
 
-def run_query(
-    query: str, source: ViewSource, *, as_: SqlFormat, explain: bool, max_rows: int
-) -> pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation:
-    """Run a query and return its result; see ``client.sql()``.
+_Result: TypeAlias = "pd.DataFrame | ArrowTable | pl.DataFrame | duckdb.DuckDBPyRelation"
+
+
+def start_query(
+    query: str,
+    source: ViewSource,
+    *,
+    as_: SqlFormat,
+    explain: bool,
+    max_rows: int,
+    deadline: Deadline | None = None,
+) -> RunningQuery[_Result]:
+    """Start a query in a thread; see ``client.sql()``. Its result raises ``InvalidValue`` if the query is not valid.
 
     Raises:
-        InvalidValue: The query is not valid, or would fetch too many rows.
+        InvalidValue: ``as_`` or ``max_rows`` is not valid.
+        TypeError: The query is not a string.
     """
     most = count("max_rows", max_rows)
     if most is None or as_ not in get_args(SqlFormat):
         raise InvalidValue(f"as_={as_!r} must be one of 'pandas', 'arrow', 'polars' or 'duckdb', and max_rows a number")
     if not isinstance(query, str):
         raise TypeError(f"query={query!r} must be a str")
-    now = source.now()
     scans = Scans(source, most)
-    with (
-        closing(duckdb.connect(config=_SETTINGS)) as connection,
-        _described(connection, query, scans, source),
-        closing(scans),
-    ):
+    connection = duckdb.connect(config=_SETTINGS)
+    work = partial(_run, connection, scans, query, source, as_=as_, explain=explain)
+    return RunningQuery(work, connection, scans.stop, deadline)
+
+
+def _run(
+    opened: duckdb.DuckDBPyConnection, scans: Scans, query: str, source: ViewSource, *, as_: SqlFormat, explain: bool
+) -> _Result:
+    now = source.now()
+    with closing(opened) as connection, _described(connection, query, scans, source), closing(scans):
         _prepare(connection, now)
         _register(connection, source, scans)
         check_statement(connection, query)

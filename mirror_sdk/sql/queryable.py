@@ -57,6 +57,7 @@ class Queryable:
             max_rows: The maximum number of rows to read.
             as_: The kind of result to return: ``pandas`` (a ``pandas.DataFrame``), ``arrow`` (a ``pyarrow.Table``),
                 ``polars`` (a ``polars.DataFrame``) or ``duckdb`` (a ``duckdb.DuckDBPyRelation`` of the result).
+                The relation uses the connection of the module ``duckdb``, which can also write and read files.
 
         Raises:
             ImportError: DuckDB, or a package that ``as_`` needs, is not installed.
@@ -69,9 +70,9 @@ class Queryable:
         [2]
         """
         import_locked("mirror_sdk.sql.query")
-        from mirror_sdk.sql.query import run_query
+        from mirror_sdk.sql.query import start_query
 
-        return run_query(query, self._views(), as_=as_, explain=explain, max_rows=max_rows)
+        return start_query(query, self._views(), as_=as_, explain=explain, max_rows=max_rows).result()
 
     def _views(self) -> ViewSource:
         raise NotImplementedError

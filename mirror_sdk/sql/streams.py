@@ -22,9 +22,14 @@ class StreamClosed(Exception):
 
 
 class TableStream:
-    """The tables of a fetch that runs at the same time, for one reader."""
+    """The tables of a fetch that runs at the same time, for one reader.
 
-    def __init__(self) -> None:
+    Args:
+        cancel: A function that cancels the fetch, if that is possible.
+    """
+
+    def __init__(self, cancel: Callable[[], object] = lambda: None) -> None:
+        self._cancel = cancel
         self._changed = threading.Condition()
         self._tables: deque[pa.Table] = deque()
         self._error: BaseException | None = None
@@ -53,7 +58,9 @@ class TableStream:
     def __iter__(self) -> Iterator[pa.Table]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._tables or self._is_complete)
+                self._changed.wait_for(lambda: self._tables or self._is_complete or self._is_closed)
+                if self._is_closed:
+                    raise StreamClosed
                 if not self._tables:
                     break
                 table = self._tables.popleft()
@@ -62,12 +69,19 @@ class TableStream:
         if self._error is not None and not isinstance(self._error, StreamClosed):
             raise self._error
 
-    def close(self) -> None:
-        """Stop the fetch, and wait until it has ended."""
+    def stop(self) -> None:
+        """Stop the fetch, and let its reader raise ``StreamClosed``."""
         with self._changed:
-            self._is_closed = True
+            is_first, self._is_closed = not self._is_closed, True
             self._tables.clear()
             self._changed.notify_all()
+        if is_first:
+            self._cancel()
+
+    def close(self) -> None:
+        """Stop the fetch, and wait until it has ended."""
+        self.stop()
+        with self._changed:
             self._changed.wait_for(lambda: self._is_complete)
 
 
@@ -89,19 +103,27 @@ def fetch_in_thread(work: Callable[[Put], None]) -> TableStream:
 
 def fetch_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[Put], Awaitable[None]]) -> TableStream:
     """Start to fetch tables in a task of a loop that runs in another thread. ``work`` passes them to its argument."""
-    stream = TableStream()
+    tasks: list[asyncio.Task[None]] = []
 
-    async def run() -> None:
-        try:
-            await work(stream.put)
-        except BaseException as error:
-            stream.finish(error)
-            raise
-        stream.finish()
+    def cancel() -> None:
+        # The loop calls this after ``start``.
+        tasks[0].cancel()
 
-    # The error is in the stream. Reading it here as well marks it as retrieved.
-    asyncio.run_coroutine_threadsafe(run(), loop).add_done_callback(lambda done: done.cancelled() or done.exception())
+    stream = TableStream(lambda: loop.call_soon_threadsafe(cancel))
+
+    def end(task: asyncio.Task[None]) -> None:
+        stream.finish(StreamClosed() if task.cancelled() else task.exception())
+
+    def start() -> None:
+        tasks.append(asyncio.ensure_future(_awaited(work(stream.put))))
+        tasks[0].add_done_callback(end)
+
+    loop.call_soon_threadsafe(start)
     return stream
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
 
 
 def thread_functions() -> tuple[Callable[[Callable[[Put], None]], TableStream], Callable[[int | None], int | None]]:

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.sql.conditions import conditions_of
 from mirror_sdk.sql.source import HELPFUL_CONDITIONS, Scan, ViewSource
+from mirror_sdk.sql.streams import StreamClosed
 
 
 class Scans:
@@ -34,6 +36,7 @@ class Scans:
         self._row_count = 0
         self._is_planning = True
         self._open: list[Iterable[pa.Table]] = []
+        self._is_stopped = False
 
     def start(self, *, may_stop_early: bool) -> None:
         """Fetch rows from now on.
@@ -51,10 +54,16 @@ class Scans:
             raise self._too_many(max(counts, key=lambda one: one[1])[0], sum(count for _, count in counts))
         self._is_planning = False
 
+    def stop(self) -> None:
+        """Let all fetches and scans end soon. It can be called in another thread."""
+        self._is_stopped = True
+        for tables in list(self._open):
+            # A list of tables cannot be stopped.
+            getattr(tables, "stop", lambda: None)()
+
     def close(self) -> None:
-        """Stop all fetches."""
+        """Stop all fetches, and wait until they have ended."""
         for tables in self._open:
-            # A list of tables cannot be closed.
             getattr(tables, "close", lambda: None)()
 
     def rows(self, scan: Scan) -> Iterator[pa.RecordBatch]:
@@ -71,13 +80,15 @@ class Scans:
             for table in tables:
                 self._count(scan, table.num_rows)
                 found = table if scan.filter is None else table.filter(scan.filter)
-                yield from found.select(scan.columns).to_batches()
+                yield from _with_durations_of_duckdb(found.select(scan.columns)).to_batches()
         except Exception as error:
             # DuckDB would only pass the message on.
             self.error = self.error or error
             raise
 
     def _count(self, scan: Scan, row_count: int) -> None:
+        if self._is_stopped:
+            raise StreamClosed
         self._row_count += row_count
         if self._row_count > self._max_rows:
             raise self._too_many(scan)
@@ -91,6 +102,19 @@ class Scans:
         return InvalidValue(
             f"the query {size} max_rows={self._max_rows}, most of them from {scan.view}; {cure}pass a larger max_rows"
         )
+
+
+def _with_durations_of_duckdb(table: pa.Table) -> pa.Table:
+    """Return a table with 0 in the place of each missing duration.
+
+    DuckDB converts these numbers although they are unused, and fails on those that pandas writes.
+    """
+    for index, field in enumerate(table.schema):
+        if pa.types.is_duration(field.type) and table[index].null_count:
+            column = table[index]
+            column = pc.if_else(column.is_null(), pa.scalar(None, field.type), column.fill_null(0))
+            table = table.set_column(index, field, column)
+    return table
 
 
 def make_view(name: str, schema: pa.Schema, scans: Scans, instants: tuple[datetime, ...] = ()) -> object:

@@ -1,6 +1,7 @@
 """SQL queries of a client: their results, the conditions that are sent, and the errors."""
 
 import asyncio
+import math
 import random
 import threading
 from collections import Counter
@@ -14,11 +15,15 @@ from client_test_data import DIMMER, LAMP, SENSOR, URL
 from pandas.testing import assert_frame_equal
 from resource_paths import LEVEL, TEMPERATURE
 
-from mirror_sdk import AsyncMirrorClient, BeforeHistory, InvalidValue, NoHistory
+from mirror_sdk import AsyncMirrorClient, BeforeHistory, CallTimeout, InvalidValue, NoHistory
+from mirror_sdk._protocol.async_sender import AsyncSender
+from mirror_sdk._protocol.sender import Sender
+from mirror_sdk.sql.conditions import text_after
 
 pytestmark = pytest.mark.keeps_history
 
 QUERIES = 200
+UNIT = "/3303/0/5701"
 VIEWS = {
     "history": ["device_id", "endpoint_name", "path", "event", "value_num", "revision"],
     "state": ["device_id", "endpoint_name", "path", "reported_num", "resource_id"],
@@ -26,13 +31,14 @@ VIEWS = {
     "drift": ["device_id", "endpoint_name", "path", "kind"],
     "device_events": ["device_id", "endpoint_name", "event"],
     "events": ["device_id", "endpoint_name", "path", "event", "value_num"],
+    "requests": ["device_id", "endpoint_name", "path", "requested_num"],
 }
 
 
 @pytest.fixture
 def fleet(client, simulator):
     """Four lights, whose temperature has changed each minute for three minutes."""
-    sensor_in_fahrenheit = {"path": "/3303/0/5701", "value": "F", "observable": True}
+    sensor_in_fahrenheit = {"path": UNIT, "value": "F", "observable": True}
     for number in range(4):
         own = [DIMMER, LAMP, SENSOR, *([sensor_in_fahrenheit] if number == 3 else [])]
         simulator.add_device(f"light-{number}", own, endpoint_type="Light" if number else "Lamp")
@@ -43,6 +49,8 @@ def fleet(client, simulator):
         for number in range(4):
             simulator.set_value(f"light-{number}", TEMPERATURE, 20 + number + step)
     client.write_value("light-1", LEVEL, 40)
+    simulator.set_online("light-3", False)
+    client.requests.begin_read("light-3", LEVEL)
     return {one.endpoint_name: one.id for one in client.devices.list()}
 
 
@@ -56,6 +64,7 @@ def complete(client, fleet):
         "drift": pa.Table.from_pandas(client.fleet.snapshot().mirror.drift()),
         "device_events": pa.Table.from_pandas(client.devices.events_frame()),
         "events": client.notifications.events_frame(after=0, timeout=0, as_="arrow"),
+        "requests": pa.Table.from_pandas(client.requests.frame().drop(columns="latency")),
     }
     database = duckdb.connect()
     database.execute("set TimeZone = 'UTC'")
@@ -68,11 +77,12 @@ def complete(client, fleet):
 def random_query(rng, fleet, begin):
     """Return a query with random conditions, some of which can be sent to the service."""
     ids, names = list(fleet.values()), list(fleet)
-    instants = [begin + timedelta(seconds=rng.randrange(-60, 300)) for _ in range(2)]
+    # Half of them are times of changes.
+    instants = [begin + rng.choice([timedelta(seconds=rng.randrange(-60, 300)), timedelta(minutes=1)]) for _ in "12"]
     text = {
         "device_id": [*ids, "unknown"],
         "endpoint_name": [*names, "nobody"],
-        "path": [TEMPERATURE, LEVEL, "/3311/0/5850", "/9/9/9", "no path"],
+        "path": [TEMPERATURE, UNIT, LEVEL, "/3311/0/5850", "/9/9/9", "no path"],
         "event": ["reported", "write", "registration"],
         "endpoint_type": ["Light", "Lamp"],
         "kind": ["never_reported", "failed"],
@@ -82,13 +92,14 @@ def random_query(rng, fleet, begin):
     def condition(view, prefix=""):
         columns = [*VIEWS[view], *(["changed_at"] * 2 if view in {"history", "device_events"} else [])]
         name = rng.choice(columns)
-        column = prefix + name
+        column, operator = prefix + name, rng.choice([">", ">=", "<", "<="])
         if name == "changed_at":
             first, last = (f"timestamptz '{one.isoformat()}'" for one in instants)
-            return rng.choice([f"{column} >= {first}", f"{column} < {first}", f"{column} between {first} and {last}"])
+            return rng.choice([f"{column} {operator} {first}", f"{column} between {first} and {last}"])
         if name not in text:
             return rng.choice([f"{column} > 21", f"{column} is null", f"{column} in (21, 23)"])
         one, other = (rng.choice(text[name]) for _ in range(2))
+        after = rng.choice([other, text_after(one), text_after(other)])
         return rng.choice(
             [
                 f"{column} = '{one}'",
@@ -97,7 +108,9 @@ def random_query(rng, fleet, begin):
                 f"{column} like '{one[: rng.randrange(len(one) + 1)]}%'",
                 f"{column} not like '{one[:3]}%'",
                 f"lower({column}) = '{one}'",
-                f"{column} >= '{one}'",
+                f"{column} {operator} '{one}'",
+                f"{column} between '{one}' and '{after}'",
+                f"{column} {rng.choice(['>', '>='])} '{one}' and {column} {rng.choice(['<', '<='])} '{after}'",
                 f"{column} is not null",
             ]
         )
@@ -159,6 +172,8 @@ SENT = [
     ("from history where path = '/1/2/3' or value_num > 3", "all rows"),
     ("from device_events where device_id = 'x'", "device_id=x"),
     ("from history where path = '3303/0/5700'", "nothing"),
+    ("from state where path between '/3303/0/5700' and '/3303/0/5701'", "all rows"),
+    ("from history where changed_at <= '9999-12-31 23:59:59.999Z'", "all rows"),
 ]
 
 
@@ -216,6 +231,42 @@ def test_instant_before_the_history_is_rejected_with_its_start(client, fleet):
             BeforeHistory, match=r"HISTORY: the requested time is before the start .*, 2026-.*; request"
         ):
             client.sql(f"from {table}")
+
+
+ENDLESS = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 7 = 3"
+
+
+@pytest.mark.both_clients
+def test_timeout_interrupts_the_query(client):
+    with pytest.raises(CallTimeout, match=r"SQL query: the whole call took longer than timeout=0.2 s"):
+        client.sql(ENDLESS, timeout=0.2)
+
+
+def sql_threads():
+    return [one for one in threading.enumerate() if one.name.startswith("mirror-sql")]
+
+
+def test_cancelled_query_ends(run):
+    async def scene(client: AsyncMirrorClient):
+        query = asyncio.ensure_future(client.sql(ENDLESS))
+        while not sql_threads():
+            await asyncio.sleep(0)
+        query.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await query
+
+    run(scene)
+    for one in sql_threads():
+        one.join(10)
+    assert not sql_threads()
+
+
+def test_missing_times_and_durations(client, fleet):
+    pending = client.sql("from requests")
+    assert pending[["latency", "finished_at"]].isna().to_numpy().tolist() == [[True, True]]
+    assert client.sql("select count(latency) as n, max(latency) as most from requests")["n"].tolist() == [0]
+    ages = client.fleet.snapshot().mirror.drift()["age"]
+    assert client.sql("from drift")["age"].isna().sum() == ages.isna().sum()
 
 
 def test_attributes_are_a_map(client, fleet):
@@ -396,3 +447,33 @@ def test_two_tasks_query_at_once(run, plain, simulator):
         return [frame["n"].tolist() for frame in await asyncio.gather(*queries)]
 
     assert run(scene) == [[len(plain.history())], [1]]
+
+
+def test_keyboard_interrupt_ends_the_query(plain, monkeypatch):
+    def interrupted(*_):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mirror_sdk.sql.running.wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plain.sql(ENDLESS)
+    for one in sql_threads():
+        one.join(10)
+    assert not sql_threads()
+
+
+@pytest.mark.both_clients
+@pytest.mark.parametrize("view", ["events", "requests"])
+def test_timeout_applies_to_the_requests_of_a_view(client, fleet, monkeypatch, view):
+    limits = []
+    send = [Sender.send, AsyncSender.send]
+    for sender, real in zip([Sender, AsyncSender], send, strict=True):
+
+        def recorded(self, operation, timeout=None, *arguments, real=real, **options):
+            limits.append(min(operation.within_seconds, math.inf if timeout is None else timeout))
+            return real(self, operation, timeout, *arguments, **options)
+
+        monkeypatch.setattr(sender, "send", recorded)
+    client.sql(f"from {view}", timeout=5)
+    assert limits
+    assert max(limits) <= 5

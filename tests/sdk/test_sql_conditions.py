@@ -1,6 +1,7 @@
 """The conditions that are derived from the filters of DuckDB. They never exclude a row that the filter includes."""
 
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from functools import reduce
 
 import pyarrow as pa
@@ -9,10 +10,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror_sdk.sql.conditions import conditions_of, expression_of, patterns_of, period_of, points_of, text_of
+from mirror_sdk.sql.conditions import (
+    conditions_of,
+    expression_of,
+    patterns_of,
+    period_of,
+    points_of,
+    text_after,
+    text_of,
+)
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
-TEXTS = ["", "/", "/3303/0/5700", "/3303/1/5700", "/33030", "a", "it's", 'a "quoted"\n: text', "ä", None]
+TEXTS = [
+    "",
+    "/",
+    "/3303/0/5700",
+    "/3303/0/5701",
+    "/3303/1/5700",
+    "/33030",
+    "a",
+    "it's",
+    'a "quoted"\n: text',
+    "ä",
+    None,
+]
 TIMES = [BEGIN + timedelta(milliseconds=step) for step in range(4)] + [None]
 ROWS = pa.table(
     {
@@ -35,8 +56,18 @@ def compared(name, values):
     return st.one_of(single, several, checked, st.just(pc.field(name).is_null()))
 
 
+ranges = st.builds(
+    lambda above, low, below, high: (
+        getattr(pc.field("path"), above)(low) & getattr(pc.field("path"), below)(text_after(high) or high)
+    ),
+    st.sampled_from(["__gt__", "__ge__"]),
+    st.sampled_from(TEXTS[:-1]),
+    st.sampled_from(["__lt__", "__le__"]),
+    st.sampled_from(TEXTS[:-1]),
+)
+
 expressions = st.recursive(
-    st.one_of(compared("path", TEXTS), compared("changed_at", TIMES)),
+    st.one_of(compared("path", TEXTS), compared("changed_at", TIMES), ranges),
     lambda inner: st.one_of(
         st.builds(lambda left, right: left & right, inner, inner),
         st.builds(lambda left, right: left | right, inner, inner),
@@ -68,6 +99,9 @@ def require_all_rows(expression):
     if any(not intervals for intervals in conditions.values()):
         assert expected.num_rows == 0
         return
+    patterns = patterns_of(conditions["path"]) if "path" in conditions else None
+    if patterns is not None:
+        assert all(any(fnmatchcase(path, one) for one in patterns) for path in expected["path"].to_pylist())
     limited = expression_of(conditions, ("path", "changed_at"))
     assert limited is None or expected.filter(limited).num_rows == expected.num_rows
 
@@ -105,6 +139,22 @@ def test_forms_of_duckdb_are_understood():
 )
 def test_expression_as_text(expression, text):
     assert text_of(expression) == text
+
+
+def test_prefix_is_a_pattern_only_without_its_end():
+    path = pc.field("path")
+    assert patterns_of(conditions_of((path >= "/3303/0/5700") & (path <= "/3303/0/5701"))[0]["path"]) is None
+    assert patterns_of(conditions_of((path >= "/3303/") & (path < "/33030"))[0]["path"]) == ["/3303/*"]
+    both = ((path >= "/3/") & (path <= "/30")) | ((path >= "/3/") & (path < "/30"))
+    assert patterns_of(conditions_of(both)[0]["path"]) is None
+
+
+def test_last_possible_time_has_no_time_after_it():
+    changed_at = pc.field("changed_at")
+    assert period_of(conditions_of(changed_at <= datetime.max.replace(tzinfo=UTC))[0]["changed_at"]) == (None, None)
+    # A time of DuckDB that datetime does not have.
+    last = pa.scalar(2**63 - 1, pa.timestamp("us", "UTC"))
+    assert conditions_of(changed_at <= last) == ({}, None)
 
 
 @pytest.mark.parametrize("path", ["3303/0/5700", "/3303/*/5700", "/3303/*", ""])
