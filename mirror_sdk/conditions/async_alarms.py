@@ -206,6 +206,9 @@ class AsyncAlarms(AsyncIterator[Alarm]):
         present = [one for one in devices if one is not None]
         subscribed = live.accept_state(present, reported=needs_state)
         self._read_desired_at = self._clock()
+        if needs_state:
+            # The state may differ when it is read again. An alarm that is repeated after a crash must keep its id.
+            await self._save(live)
         await self._warn_of_uncovered(subscribed)
 
     async def _read_device(self, device_id: str) -> DeviceObject | None:

@@ -108,6 +108,18 @@ def test_program_continues_after_a_restart(client, watch, simulator, report):
         assert list(alarms) == []
 
 
+def test_first_alarm_is_repeated_with_the_same_id(client, watch, device_id, report):
+    client.subscribe(device_id, TEMPERATURE)
+    report(30.0)
+    alarms = watch(Condition(TEMPERATURE, above=25))
+    started = next(alarms)
+    # The program is killed during the first alarm.
+    alarms.close()
+    report(31.0)
+    with watch(Condition(TEMPERATURE, above=25)) as alarms:
+        assert next(alarms) == started
+
+
 @pytest.mark.both_clients
 def test_alarm_that_was_not_processed_is_repeated(client, watch, report):
     with watch() as alarms:
