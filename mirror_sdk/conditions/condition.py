@@ -192,15 +192,17 @@ class Condition:
                 the value, so the result is the same as that of ``client.watch_conditions``. With ``changed_at``, it is
                 the time at which the value changed by the device's clock, so values that arrived late count in the
                 past.
-            state: A state table with the values before the first row, such as ``client.as_of(begin)``. Without it,
-                nothing is known before the first value of a resource.
+            state: A state table with the values before the first row, such as ``client.as_of(begin)``. They count from
+                the time of the state, and a silence counts from the last report. Without it, nothing is known before
+                the first value of a resource.
             begin: The start of the period. The default is the start of the table.
             end: The end of the period. The default is the end of the table.
             tz: The time zone of the result. The default is the time zone of the table.
 
         Raises:
             ImportError: pandas is not installed.
-            InvalidValue: The table lacks a column, or an argument is not valid.
+            InvalidValue: The table lacks a column, an argument is not valid, or the state is newer than the start of
+                the table.
 
         Warns:
             ConditionWarning: A test does not apply to the type of some values.

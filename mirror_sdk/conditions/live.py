@@ -161,7 +161,9 @@ class LiveConditions:
                 if resource.desired is not None:
                     self._feed(RowKind.DESIRED, device.device_id, path, resource.desired.value)
                 if reported and resource.reported is not None:
-                    self._feed(RowKind.REPORTED, device.device_id, path, resource.reported.value)
+                    reported_at = resource.reported.reported_at
+                    since = None if reported_at is None else _milliseconds(reported_at)
+                    self._feed(RowKind.REPORTED, device.device_id, path, resource.reported.value, since)
         self.needs_state = self.needs_state and not reported
         return subscribed
 
@@ -227,8 +229,8 @@ class LiveConditions:
         elif event.path is not None and event.value is not None and _is_report(event.kind, event.value):
             self._feed(RowKind.REPORTED, event.device_id, event.path, event.value)
 
-    def _feed(self, kind: RowKind, device: str, path: str, value: Value) -> None:
-        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value))))
+    def _feed(self, kind: RowKind, device: str, path: str, value: Value, since: int | None = None) -> None:
+        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value), since)))
 
     def _advance(self, at: datetime) -> None:
         if self.is_in_gap:

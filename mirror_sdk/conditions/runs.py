@@ -94,13 +94,21 @@ class ClauseRun:
             return self.run.since + self.clause.duration - self._known
         return None
 
-    def report(self, at: int, value: Scalar | None) -> Iterator[None]:
-        """Accept a reported value, and yield after each change of the state."""
+    def report(self, at: int, value: Scalar | None, since: int | None = None) -> Iterator[None]:
+        """Accept a reported value, and yield after each change of the state.
+
+        Args:
+            at: The time from which the value counts.
+            value: The value.
+            since: When a current value of a state was reported.
+        """
         before, self.value = self.value, value
         match self.clause.test:
             case "silent":
-                yield from self._set(at, False)
-                yield from self._set(at, True)
+                # A state that is read after a gap may contain the same report.
+                if since is None or (self.run.is_open and self.run.begin < since):
+                    yield from self._set(at, False)
+                yield from self._set(at, True, since)
             case "changed":
                 # A value that differs from the one before a gap has certainly changed.
                 if value is not None and before is not None and not _equal(before, value):
@@ -141,14 +149,18 @@ class ClauseRun:
         is_known = self.value is not None and self.desired is not None
         yield from self._set(at, not _equal(self.value, self.desired) if is_known else None)
 
-    def _set(self, at: int, state: bool | None) -> Iterator[None]:
+    def _set(self, at: int, state: bool | None, since: int | None = None) -> Iterator[None]:
         if state == self.run.state:
             return
         if self.run.state:
             self._known += at - self.run.since
+        is_new = not self.run.is_open
         self.run.set(at, state)
         if state is False:
             self._known, self.is_active = 0, False
+        if since is not None and is_new:
+            self.run.begin = min(since, at)
+            self._known = at - self.run.begin
         self.is_active |= bool(state) and self._known >= self.clause.duration
         yield
 

@@ -203,6 +203,17 @@ STREAMS = {
         {0: _report(1.0), 20: GAP, 50: GAP_END},
         [("started", 60, 0, None, 30, True)],
     ),
+    "a silence counts from the report in a state": (
+        Condition(TEMPERATURE, silent_for="30s"),
+        {
+            50: _report(1.0)._replace(since=10_000),
+            55: GAP,
+            60: GAP_END,
+            61: _report(1.0)._replace(since=10_000),
+            70: _report(2.0)._replace(since=65_000),
+        },
+        [("started", 50, 10, None, 0, True), ("ended", 70, 10, None, 5, True), ("started", 95, 65, None, 0, False)],
+    ),
     "differs from desired": (
         Condition(TEMPERATURE, differs_from_desired_for="20s"),
         {0: _report(1.0), 10: _desire(2.0), 20: _desire(3.0), 50: _report(3.0)},
@@ -459,6 +470,31 @@ def test_intervals_with_a_period_and_a_state():
     assert HOT.intervals(history, state=state, begin=BEGIN + timedelta(seconds=11))["gap"].tolist() == [False]
     differs = Condition(TEMPERATURE, differs_from_desired_for="5s")
     assert differs.intervals(history, state=state, begin=BEGIN)["duration"].tolist() == [pd.Timedelta("20s")]
+
+
+def _state(second, reported_at=0, value=26.0):
+    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [value]})
+    state["reported_at"] = BEGIN + timedelta(seconds=reported_at)
+    state.attrs["mirror"] = {"taken_at": (BEGIN + timedelta(seconds=second)).isoformat()}
+    return state
+
+
+def test_state_counts_from_its_own_time():
+    history = _history(("reported", "d1", TEMPERATURE, 20, 27.0), ("reported", "d1", TEMPERATURE, 30, 20.0))
+    (found,) = HOT.intervals(history, state=_state(5)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "end")] == [5, 30]
+    with pytest.raises(InvalidValue, match=r"from 2026-03-02T12:00:21\S*, after the start of the table at .*12:00:20"):
+        HOT.intervals(history, state=_state(21))
+
+
+def test_silence_counts_from_the_report_in_the_state():
+    history = _history(("reported", "d1", TEMPERATURE, 80, 27.0))
+    silent = Condition(TEMPERATURE, silent_for="50s")
+    (found,) = silent.intervals(history, state=_state(60, reported_at=3)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 60, 80]
+    assert found["gap"]
+    (found,) = silent.intervals(history, state=_state(40, reported_at=3)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 53, 80]
 
 
 def test_late_value_counts_from_its_receipt():

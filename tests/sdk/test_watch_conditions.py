@@ -94,6 +94,26 @@ def test_current_values_count_from_the_start(client, simulator, device_id, repor
     assert (started.value, started.gap) == (30.0, True)
 
 
+def test_silence_counts_from_the_last_report(client, simulator, device_id, report, tmp_path):
+    client.subscribe(device_id, TEMPERATURE)
+    report(30.0, seconds=7200)
+    silent, begin = Condition(TEMPERATURE, silent_for="1h"), simulator.get_clock()
+    with (
+        client.record(tmp_path / "run.parquet"),
+        client.watch_conditions([silent], timeout=0) as alarms,
+    ):
+        (started,) = alarms
+        simulator.advance(60)
+        report(31.0)
+        (ended,) = alarms
+    assert (started.at, started.at - started.begin, started.gap) == (begin, timedelta(hours=2), True)
+    recording = Recording(tmp_path / "run.parquet")
+    history = recording.history()
+    state = recording.as_of(history.attrs["mirror"]["oldest_at"])
+    (found,) = silent.intervals(history, state=state).to_dict("records")
+    assert (found["id"], found["begin"], found["end"]) == (ended.id, ended.begin, ended.at)
+
+
 @pytest.mark.both_clients
 def test_program_continues_after_a_restart(client, watch, simulator, report):
     with watch() as alarms:
