@@ -176,9 +176,14 @@ class AsyncAlarms(AsyncIterator[Alarm]):
         """Read once, and return whether the end of the log was reached."""
         began_at = self._clock()
         is_desired_old = live.compares_desired and began_at - self._read_desired_at >= _DESIRED_SECONDS
-        if (live.needs_state or is_desired_old) and not live.is_in_gap:
-            await self._read_state(live)
-            return False
+        if (live.needs_state or is_desired_old) and not live.is_in_gap and reader.pause_seconds <= 0:
+            failure: MirrorError | None = None
+            try:
+                await self._read_state(live)
+            except MirrorError as error:
+                reader.failed(failure := error, self._clock() - began_at)
+            patience.note(failure, began_at)
+            return failure is not None
         hold_seconds = min(max(patience.left_seconds, 0), DEFAULT_HOLD_SECONDS, self._seconds_to_deadline(live))
         batch = await reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
         patience.note(reader.last_failure, began_at)

@@ -47,7 +47,7 @@ class StateRun:
 
     def hidden_until(self, at: int) -> int:
         """Return the unknown time in the interval up to a time."""
-        return self.hidden + (at - self.since if self.is_open and self.state is None else 0)
+        return self.hidden + (max(at - self.since, 0) if self.is_open and self.state is None else 0)
 
     def dump(self) -> list[Any]:
         """Return the content for JSON."""
@@ -127,6 +127,9 @@ class ClauseRun:
 
     def desire(self, at: int, value: Scalar | None) -> Iterator[None]:
         """Accept a desired value, and yield after a change of the state."""
+        # The watch reads the desired values again and again.
+        if _equal(self.desired, value):
+            return
         self.desired = value
         if self.clause.test == "differs":
             # Another desired value starts another difference.
@@ -153,7 +156,7 @@ class ClauseRun:
         if state == self.run.state:
             return
         if self.run.state:
-            self._known += at - self.run.since
+            self._known += max(at - self.run.since, 0)
         is_new = not self.run.is_open
         self.run.set(at, state)
         if state is False:

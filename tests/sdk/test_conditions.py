@@ -216,7 +216,7 @@ STREAMS = {
     ),
     "differs from desired": (
         Condition(TEMPERATURE, differs_from_desired_for="20s"),
-        {0: _report(1.0), 10: _desire(2.0), 20: _desire(3.0), 50: _report(3.0)},
+        {0: _report(1.0), 10: _desire(2.0), 20: _desire(3.0), 30: _desire(3.0), 50: _report(3.0)},
         [("started", 40, 20, None, 0, False), ("ended", 50, 20, None, 0, False)],
     ),
     "a combination": (

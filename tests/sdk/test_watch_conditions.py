@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import httpx
 import pandas as pd
@@ -228,6 +229,21 @@ def test_events_during_an_outage_count_at_their_own_times(mirror, client_of, rep
         assert kinds(alarms) == [("started", 27.0)]
 
 
+def test_outage_does_not_end_a_watch_that_reads_the_state(mirror, client_of):
+    failures = []
+
+    def fail(request):
+        if request.url.path.startswith("/v3/devices") and not failures:
+            failures.append(request)
+            raise httpx.ConnectError("no route")
+
+    client = client_of(URL, mirror.new_key(), max_retries=0, transport=Between(mirror, before=fail))
+    silent = Condition(TEMPERATURE, silent_for="1d")
+    with client.watch_conditions([silent], subscribe=True, timeout=0.1, outage_timeout=60) as alarms:
+        assert list(alarms) == []
+    assert failures
+
+
 def alarms_reader_of(alarms):
     return getattr(alarms, "_events", alarms)._reader
 
@@ -341,6 +357,36 @@ def test_alarms_equal_the_intervals_of_a_recording_and_of_the_history(client, si
         for table in (recorded.history(), recorded.events()):
             ended = condition.intervals(table).dropna(subset="end")
             assert ended.sort_values("end")["id"].tolist() == ids
+
+
+def test_entries_that_precede_the_state_are_ignored():
+    """The state is read after the position in the log, so the log contains older values, too."""
+    live, settings = LiveConditions([Condition(TEMPERATURE, above=25)], None, None), WatchSettings("s", "k", [], None)
+    entries = [(1, "leaves", None, None), (2, "observation", TEMPERATURE, 20.0), (3, "observation", TEMPERATURE, 30.0)]
+    batches = [Batch(Entries(message_of(seq, seq, kind, "d1", *rest, 0)), seq) for seq, kind, *rest in entries]
+    (newest,) = read_events(batches[-1], START)
+    at = START + timedelta(seconds=3)
+    reported = SimpleNamespace(value=newest.value, reported_at=at)
+    resource = SimpleNamespace(subscribed=True, desired=None, reported=reported)
+    device = SimpleNamespace(device_id="d1", endpoint_name=None, updated_at=at, resources={TEMPERATURE: resource})
+    live.start(0, START)
+    live.accept_state([device], reported=True)
+    stored, live = live.dump(settings), LiveConditions([Condition(TEMPERATURE, above=25)], None, None)
+    live.load(stored, settings, "state.json")
+    for batch in batches:
+        live.accept(batch, batch.seq, at, None)
+    assert live.alarm.kind == "started"
+    live.pop()
+    assert live.alarm is None
+    live.accept(Batch(Entries(message_of(4, 4, "observation", "d1", TEMPERATURE, 20.0, 0)), 4), 4, at, None)
+    assert (live.alarm.kind, live.alarm.gap, live.alarm.hidden) == ("ended", True, timedelta(0))
+
+
+def test_log_that_was_reset_may_have_an_earlier_clock():
+    live = LiveConditions([Condition(TEMPERATURE, above=25)], None, None)
+    live.start(9, START + timedelta(days=1))
+    live.accept(Batch(Entries({}), 1, Gap(None, None)), 1, START, START)
+    assert live.now == START
 
 
 KINDS = {"observation": "notifications", "leaves": "de-registrations", "returns": "registrations"}
