@@ -41,7 +41,7 @@ class Condition:
             before.
         differs_from_desired_for: How long the reported value must differ from the desired value, such as ``5min``.
         for_: How long the test must be met, such as ``10min``. The units are ``ms``, ``s``, ``min`` or ``m``, ``h``,
-            ``d`` and ``w``. A timedelta is also accepted.
+            ``d`` and ``w``, or words such as ``10 minutes``. A timedelta is also accepted.
         until_below: For ``above``, the limit at which a condition that is met ends. By default, it is ``above``.
         until_above: For ``below``, the limit at which a condition that is met ends. By default, it is ``below``.
 
@@ -201,6 +201,7 @@ class Condition:
 
         Raises:
             ImportError: pandas is not installed.
+            TypeError: The table is not a DataFrame of pandas.
             InvalidValue: The table lacks a column, an argument is not valid, or the state is newer than the start of
                 the table.
 

@@ -72,6 +72,11 @@ def intervals(
     """Return the intervals in which a condition was met; see :meth:`mirror_sdk.Condition.intervals`."""
     if by not in ("received_at", "changed_at"):
         raise InvalidValue(f"by={by!r} must be 'received_at' or 'changed_at'")
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"table must be a pandas.DataFrame, not {type(table).__name__}; pass recording.history() for a recording,"
+            " or table.to_pandas()"
+        )
     source = _by_receipt(table) if by == "received_at" else table
     timeline = timeline_of(source, begin=begin, end=end, state=state, tz=tz)
     start = _start(table, timeline, state, by)

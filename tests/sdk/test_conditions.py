@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +54,10 @@ def test_text_form_and_condition_convert_into_each_other(text):
     [
         ("/3311/0/5850 = on", '/3311/0/5850 = "on"'),
         ("/3303/0/5700>25 for 90m", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 > 25 for 90 min", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 > 25 for 1 hour 30 minutes", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 silent for 10mins", "/3303/0/5700 silent for 10min"),
+        ("/3303/0/5700 > 25 until below 24 for 2 Days", "/3303/0/5700 > 25 for 2d until below 24"),
         ("/3303/0/5700 > 25 | /3304/0/5700 < 5 & /3304/0/5700 changed", None),
     ],
 )
@@ -68,7 +73,11 @@ def test_text_form_accepts_variants(text, equal):
         ({"above": "25"}, "above='25' is not a number"),
         ({"above": math.nan}, "above=nan is not a number"),
         ({"above": 25, "for_": "-10min"}, "for_='-10min' is not a duration"),
-        ({"above": 25, "for_": "10 minutes"}, "with the units ms, s, min"),
+        ({"above": 25, "for_": "10M"}, "for_='10M' is not a duration"),
+        ({"above": 25, "for_": "10 parsec"}, "with the units ms, s, min"),
+        ({"above": 25, "for_": "3000000d"}, "at most 36500 days"),
+        ({"above": 10**400}, "is not a number"),
+        ({"equals": 10**400}, "must be a number"),
         ({"above": 25, "for_": timedelta(-1)}, "is not a duration"),
         ({"above": 25, "for_": "0s"}, "must be a millisecond or longer"),
         ({"above": 25, "until_below": 25}, "until_below=25 must be less than above=25"),
@@ -98,7 +107,14 @@ def test_invalid_argument_is_rejected(arguments, message):
         ("/3303/0/5700 >= 25", "found '>='"),
         ("/3303/0/5700 > hot", "expected a number, found 'hot'"),
         ("/3303/0/5700 > 25 for", "expected more text, found the end"),
-        ("/3303/0/5700 > 25 for 10parsec", "for_='10parsec' is not a duration"),
+        ("/3303/0/5700 > 25 for 10parsec", ": for '10parsec' is not a duration"),
+        ("/3303/0/5700 > 25 for 10 parsec", ": for '10 parsec' is not a duration"),
+        ("/3303/0/5700 > 25 until below 26", ": until below 26.0 must be less than > 25"),
+        ("/3303/0/5700 outside 10", "write one like '/3303/0/5700 outside 10..20'"),
+        ("/3303/0/5700 silent", "write one like '/3303/0/5700 silent for 1h'"),
+        ("/3303/0/5700 > 25 until", "write one like '/3303/0/5700 > 25 until below 24'"),
+        ("/3303/0/5700 > 25 for 1h for 2h", "expected the end, & or |, found 'for'"),
+        ("(" * 300, "expected at most 50 nested parentheses"),
         ("/3303/0/5700 > 25 now", "expected the end, & or |, found 'now'"),
         ("/3303/0/5700 outside 10", "expected two limits such as 10..20"),
         ("(/3303/0/5700 > 25", "expected ), found the end"),
@@ -495,6 +511,11 @@ def test_silence_counts_from_the_report_in_the_state():
     assert found["gap"]
     (found,) = silent.intervals(history, state=_state(40, reported_at=3)).to_dict("records")
     assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 53, 80]
+
+
+def test_intervals_of_another_object_are_rejected():
+    with pytest.raises(TypeError, match=r"not Table; pass recording.history\(\) for a recording"):
+        HOT.intervals(pa.table({}))
 
 
 def test_late_value_counts_from_its_receipt():

@@ -195,7 +195,8 @@ def test_state_file_belongs_to_one_program_and_its_conditions(client, watch, tmp
     [
         (HOT, TypeError, "write .condition."),
         (str(HOT), TypeError, "must be a list of Condition"),
-        ([str(HOT)], TypeError, "reads text"),
+        ([5], TypeError, "must be a Condition or its text"),
+        ([HOT, str(HOT)], InvalidValue, "contains a condition twice"),
         ([], InvalidValue, "conditions is empty"),
         ([HOT, HOT], InvalidValue, "contains a condition twice"),
     ],
