@@ -727,7 +727,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
                 raised if another program uses the state file, or if the file belongs to other conditions.
 
         Warns:
-            ConditionWarning: A test does not apply to the type of a value.
+            ConditionWarning: A test does not apply to the type of a value, or no registered device has a path.
             GapWarning: Entries of the log were lost.
             NotSubscribedWarning: No rule or subscription covers a path.
 

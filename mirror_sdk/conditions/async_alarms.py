@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
@@ -25,11 +25,11 @@ from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._warnings import SourceLine, warn
 from mirror_sdk.conditions.alarm import Alarm
 from mirror_sdk.conditions.condition import Condition
-from mirror_sdk.conditions.coverage import rules_for, uncovered
+from mirror_sdk.conditions.coverage import missing_paths, rules_for, uncovered
 from mirror_sdk.conditions.live import LiveConditions, WatchSettings
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.device_lookup import DevicesLike
-from mirror_sdk.errors import InvalidValue, MirrorError, NotFound, NotSubscribedWarning
+from mirror_sdk.errors import ConditionWarning, InvalidValue, MirrorError, NotFound, NotSubscribedWarning
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class AsyncAlarms(AsyncIterator[Alarm]):
         if needs_state:
             # The state may differ when it is read again. An alarm that is repeated after a crash must keep its id.
             await self._save(live)
-        await self._warn_of_uncovered(subscribed)
+        await self._warn_of_uncovered(subscribed, {path for one in present for path in one.resources})
 
     async def _read_device(self, device_id: str) -> DeviceObject | None:
         try:
@@ -223,11 +223,21 @@ class AsyncAlarms(AsyncIterator[Alarm]):
             # The device was deleted in the meantime.
             return None
 
-    async def _warn_of_uncovered(self, subscribed: Sequence[str]) -> None:
-        """Warn once of paths without a rule or subscription."""
-        if self._is_checked or self._subscribe:
+    async def _warn_of_uncovered(self, subscribed: Sequence[str], existing: Collection[str]) -> None:
+        """Warn once of paths that no device has, and of paths without a rule or subscription."""
+        if self._is_checked:
             return
         self._is_checked = True
+        missing = missing_paths(self._conditions, existing)
+        if existing and missing:
+            warn(
+                f"no registered device has {', '.join(missing)}, so such a condition causes no alarm at the moment;"
+                " client.devices.resources(device) shows the paths of a device",
+                ConditionWarning,
+                self._called_from,
+            )
+        if self._subscribe:
+            return
         try:
             rules = (await self._session.sender.send(_operations.get_presubscriptions(), None)).rules
         except MirrorError:

@@ -52,6 +52,12 @@ def uncovered(
     ]
 
 
+def missing_paths(conditions: Iterable[Condition], existing: Collection[str]) -> list[str]:
+    """Return the paths of conditions that match no existing resource."""
+    clauses = {clause.path: clause for one in conditions for clause in one.clauses}
+    return [path for path, clause in clauses.items() if not any(map(clause.matches, existing))]
+
+
 def _patterns(conditions: Iterable[Condition]) -> list[str]:
     return list(dict.fromkeys(_pattern(clause.path) for one in conditions for clause in one.clauses))
 

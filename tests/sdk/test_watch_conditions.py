@@ -312,6 +312,15 @@ def test_value_of_another_type_warns_once(watch, report):
     assert len(warned) == 1
 
 
+def test_path_that_no_device_has_warns(watch, device_id):
+    with (
+        pytest.warns(ConditionWarning, match="no registered device has /3303/7/5700, so"),
+        watch(HOT | Condition("/3303/7/5700", above=1)) as alarms,
+    ):
+        assert list(alarms) == []
+
+
+@pytest.mark.filterwarnings("ignore:no registered device has")
 def test_path_without_a_subscription_warns(client, device_id):
     other = Condition(SET_POINT, above=1)
     with pytest.warns(NotSubscribedWarning, match=rf"covers {SET_POINT}, /3303/\*/5700, so"):
