@@ -207,6 +207,7 @@ class Condition:
 
         Warns:
             ConditionWarning: A test does not apply to the type of some values.
+            EmptyTableWarning: No row has a path of the condition.
 
         >>> from mirror_sdk import Condition
         >>> client.read_value("station-01", "/3303/0/5700")

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
+from mirror_sdk._warnings import warn
 from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
 from mirror_sdk.arrow_tables.history import HISTORY_EVENTS
 from mirror_sdk.conditions.alarm import AlarmKind
@@ -19,7 +20,7 @@ from mirror_sdk.conditions.evaluator import Change, Evaluator, GroupState, Row, 
 from mirror_sdk.conditions.grammar import Expression, clauses_of
 from mirror_sdk.conditions.mismatches import warn_of_mismatches
 from mirror_sdk.conditions.spans import Span, Spans
-from mirror_sdk.errors import InvalidValue
+from mirror_sdk.errors import EmptyTableWarning, InvalidValue
 from mirror_sdk.frames.analysis.history_rows import (
     BOOLEAN,
     DOWN,
@@ -79,6 +80,9 @@ def intervals(
         )
     source = _by_receipt(table) if by == "received_at" else table
     timeline = timeline_of(source, begin=begin, end=end, state=state, tz=tz)
+    if len(timeline.rows.paths) and not _matches(condition, timeline.rows.paths).any():
+        paths = ", ".join(dict.fromkeys(one.path for one in clauses_of(condition)))
+        warn(f"no row of the table has {paths}; table['path'].unique() lists its paths", EmptyTableWarning)
     start = _start(table, timeline, state, by)
     evaluator = Evaluator([condition])
     until = min(timeline.known_until, timeline.end)

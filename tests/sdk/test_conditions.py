@@ -14,7 +14,7 @@ from reference_history import BEGIN, DEVICES, PATHS, frame_of, histories
 from reference_history import Row as HistoryRow
 from resource_paths import HUMIDITY, SWITCH, TEMPERATURE
 
-from mirror_sdk import Condition, ConditionWarning, InvalidValue
+from mirror_sdk import Condition, ConditionWarning, EmptyTableWarning, InvalidValue
 from mirror_sdk.conditions.alarm import AlarmKind
 from mirror_sdk.conditions.evaluator import Evaluator, Row, RowKind
 
@@ -389,6 +389,7 @@ def test_evaluation_equals_the_reference(stream, duration):
     assert found == list(_naive(rows, 70, 0, -1, duration))
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @given(histories(), st.sampled_from(CONDITIONS), st.data())
 def test_intervals_of_a_history_equal_the_evaluation_of_its_rows(history, condition, data):
     rows = [row for row in history if not isinstance(row.value, float) or not math.isnan(row.value)]
@@ -426,6 +427,7 @@ def _history(*rows, **attributes):
     return frame_of([replace(HistoryRow(*one), order=order) for order, one in enumerate(rows)], **attributes)
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @given(histories(), st.sampled_from(CONDITIONS))
 def test_spans_of_a_history_are_the_parts_of_its_intervals(history, condition):
     frame = frame_of([row for row in history if not isinstance(row.value, float) or not math.isnan(row.value)])
@@ -511,6 +513,12 @@ def test_silence_counts_from_the_report_in_the_state():
     assert found["gap"]
     (found,) = silent.intervals(history, state=_state(40, reported_at=3)).to_dict("records")
     assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 53, 80]
+
+
+def test_intervals_of_a_path_without_rows_warn():
+    history = _history(("reported", "d1", TEMPERATURE, 0, 30.0))
+    with pytest.warns(EmptyTableWarning, match=f"no row of the table has {HUMIDITY}; "):
+        assert Condition(HUMIDITY, above=1).intervals(history).empty
 
 
 def test_intervals_of_another_object_are_rejected():

@@ -440,6 +440,7 @@ ORIGIN = 1_700_000_000
 START = datetime.fromtimestamp(ORIGIN, UTC)
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @settings(max_examples=50)
 @given(logs(), st.data())
 def test_live_alarms_equal_the_intervals_of_the_recorded_events(entries, data):
