@@ -677,7 +677,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
 
     def watch_conditions(
         self,
-        conditions: Sequence[Condition],
+        conditions: Sequence[Condition | str],
         *,
         devices: DevicesLike | None = None,
         subscribe: bool = False,
@@ -702,7 +702,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         the program crashes before that, the alarm is repeated with the same ``id`` and ``kind``.
 
         Args:
-            conditions: The conditions, for example ``[Condition("/3303/*/5700", above=25, for_="10min")]``.
+            conditions: The conditions or their texts, for example ``["/3303/*/5700 > 25 for 10min"]``.
             devices: Evaluate only these devices. Pass ids or endpoint names. The client looks up the names once, when
                 the iteration starts. The default is all devices, including those that register later.
             subscribe: Whether to add presubscription rules for the paths of the conditions, apply them now, and leave
@@ -727,7 +727,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
                 raised if another program uses the state file, or if the file belongs to other conditions.
 
         Warns:
-            ConditionWarning: A test does not apply to the type of a value.
+            ConditionWarning: A test does not apply to the type of a value, or no registered device has a path.
             GapWarning: Entries of the log were lost.
             NotSubscribedWarning: No rule or subscription covers a path.
 

@@ -665,7 +665,7 @@ class MirrorClient(WithAttributeSuggestions):
 
     def watch_conditions(
         self,
-        conditions: Sequence[Condition],
+        conditions: Sequence[Condition | str],
         *,
         devices: DevicesLike | None = None,
         subscribe: bool = False,
@@ -690,7 +690,7 @@ class MirrorClient(WithAttributeSuggestions):
         the program crashes before that, the alarm is repeated with the same ``id`` and ``kind``.
 
         Args:
-            conditions: The conditions, for example ``[Condition("/3303/*/5700", above=25, for_="10min")]``.
+            conditions: The conditions or their texts, for example ``["/3303/*/5700 > 25 for 10min"]``.
             devices: Evaluate only these devices. Pass ids or endpoint names. The client looks up the names once, when
                 the iteration starts. The default is all devices, including those that register later.
             subscribe: Whether to add presubscription rules for the paths of the conditions, apply them now, and leave
@@ -715,7 +715,7 @@ class MirrorClient(WithAttributeSuggestions):
                 raised if another program uses the state file, or if the file belongs to other conditions.
 
         Warns:
-            ConditionWarning: A test does not apply to the type of a value.
+            ConditionWarning: A test does not apply to the type of a value, or no registered device has a path.
             GapWarning: Entries of the log were lost.
             NotSubscribedWarning: No rule or subscription covers a path.
 

@@ -401,7 +401,8 @@ class UnitWarning(UserWarning):
 class ConditionWarning(UserWarning):
     """The test of a condition does not apply to the type of a value, such as ``above=25`` to a string.
 
-    The state of the condition is unknown while the resource has such a value.
+    The state of the condition is unknown while the resource has such a value. A watch also issues this warning if no
+    registered device has the path of a condition.
     """
 
 

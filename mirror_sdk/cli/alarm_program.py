@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -44,6 +45,9 @@ class AlarmProgram:
             raise click.BadParameter(f"{command!r}: {error}", param_hint="--exec") from error
         if not self._words or shutil.which(self._words[0]) is None:
             name = self._words[0] if self._words else ""
+            if Path(name).is_file():
+                cure = f"{name!r} is not executable; make it so with: chmod +x {shlex.quote(name)}"
+                raise click.BadParameter(cure, param_hint="--exec")
             raise click.BadParameter(f"there is no program {name!r}; pass its path", param_hint="--exec")
         self._started: deque[float] = deque(maxlen=per_minute)
         self._clock = clock

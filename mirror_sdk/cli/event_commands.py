@@ -150,7 +150,10 @@ def _watch_alarms(
         _reported_outages(client, is_reported, ""),
     ):
         for alarm in islice(alarms, limit):
-            show_line({name: getattr(alarm, name) for name in _ALARM}, form)
+            if form:
+                show_line({name: getattr(alarm, name) for name in _ALARM}, form)
+            else:
+                click.echo(str(alarm))
             if program is not None:
                 program.run(alarm)
 

@@ -83,6 +83,13 @@ _SHELL_PHRASES = [
         "compare 'mirror rules' with the rules you need, and remove the others with 'mirror rules --remove'",
     ),
     (r' \(attrs\["mirror"\]\["one_instant"\] is false\)', ""),
+    (
+        r"; pass subscribe=True, or add rules with client\.subscriptions\.rules\.add\(\)",
+        "; pass --subscribe, or add rules with 'mirror rules --add'",
+    ),
+    (r"\bstate_file=.*?: the folder", "--state-file: the folder"),
+    (r"\banother state_file\b", "another --state-file"),
+    (r"^state_file needs ", "--state-file needs "),
     (r"\bclient\.record creates", "'mirror record FOLDER' creates"),
     (
         r"\bcreate the client with a larger timeout=\. Or pass timeout= to this call: .*",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
@@ -25,11 +25,11 @@ from mirror_sdk._session.client_session import ClientSession
 from mirror_sdk._warnings import SourceLine, warn
 from mirror_sdk.conditions.alarm import Alarm
 from mirror_sdk.conditions.condition import Condition
-from mirror_sdk.conditions.coverage import rules_for, uncovered
+from mirror_sdk.conditions.coverage import missing_paths, rules_for, uncovered
 from mirror_sdk.conditions.live import LiveConditions, WatchSettings
 from mirror_sdk.device import DeviceObject
 from mirror_sdk.device_lookup import DevicesLike
-from mirror_sdk.errors import InvalidValue, MirrorError, NotFound, NotSubscribedWarning
+from mirror_sdk.errors import ConditionWarning, InvalidValue, MirrorError, NotFound, NotSubscribedWarning
 from mirror_sdk.wire.routes import DEFAULT_HOLD_SECONDS
 
 if TYPE_CHECKING:
@@ -175,9 +175,14 @@ class Alarms(Iterator[Alarm]):
         """Read once, and return whether the end of the log was reached."""
         began_at = self._clock()
         is_desired_old = live.compares_desired and began_at - self._read_desired_at >= _DESIRED_SECONDS
-        if (live.needs_state or is_desired_old) and not live.is_in_gap:
-            self._read_state(live)
-            return False
+        if (live.needs_state or is_desired_old) and not live.is_in_gap and reader.pause_seconds <= 0:
+            failure: MirrorError | None = None
+            try:
+                self._read_state(live)
+            except MirrorError as error:
+                reader.failed(failure := error, self._clock() - began_at)
+            patience.note(failure, began_at)
+            return failure is not None
         hold_seconds = min(max(patience.left_seconds, 0), DEFAULT_HOLD_SECONDS, self._seconds_to_deadline(live))
         batch = reader.read(hold_seconds, patience.poll_limit_seconds(hold_seconds))
         patience.note(reader.last_failure, began_at)
@@ -203,7 +208,10 @@ class Alarms(Iterator[Alarm]):
         present = [one for one in devices if one is not None]
         subscribed = live.accept_state(present, reported=needs_state)
         self._read_desired_at = self._clock()
-        self._warn_of_uncovered(subscribed)
+        if needs_state:
+            # The state may differ when it is read again. An alarm that is repeated after a crash must keep its id.
+            self._save(live)
+        self._warn_of_uncovered(subscribed, {path for one in present for path in one.resources})
 
     def _read_device(self, device_id: str) -> DeviceObject | None:
         try:
@@ -212,11 +220,21 @@ class Alarms(Iterator[Alarm]):
             # The device was deleted in the meantime.
             return None
 
-    def _warn_of_uncovered(self, subscribed: Sequence[str]) -> None:
-        """Warn once of paths without a rule or subscription."""
-        if self._is_checked or self._subscribe:
+    def _warn_of_uncovered(self, subscribed: Sequence[str], existing: Collection[str]) -> None:
+        """Warn once of paths that no device has, and of paths without a rule or subscription."""
+        if self._is_checked:
             return
         self._is_checked = True
+        missing = missing_paths(self._conditions, existing)
+        if existing and missing:
+            warn(
+                f"no registered device has {', '.join(missing)}, so such a condition causes no alarm at the moment;"
+                " client.devices.resources(device) shows the paths of a device",
+                ConditionWarning,
+                self._called_from,
+            )
+        if self._subscribe:
+            return
         try:
             rules = self._session.sender.send(_operations.get_presubscriptions(), None).rules
         except MirrorError:

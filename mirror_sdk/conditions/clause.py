@@ -19,6 +19,9 @@ Test: TypeAlias = Literal["above", "below", "equals", "outside", "changed", "sil
 _PATTERN = re.compile(r"/(?:\d{1,5}|\*)(?:/(?:\d{1,5}|\*)){0,3}")
 _WORDS = {"above": ">", "below": "<", "equals": "=", "outside": "outside", "changed": "changed"}
 _MILLISECOND = timedelta(milliseconds=1)
+_MAX_SPAN = timedelta(days=36_500)
+_UNIT = r"(ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|weeks?)"
+_PART = re.compile(rf"(\d+(?:\.\d+)?) ?{_UNIT}(?![a-z]) ?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +173,32 @@ def milliseconds_of(name: str, value: object) -> int:
     Raises:
         InvalidValue: The value is not a duration, or is shorter than a millisecond.
     """
-    found = span(name, value)
-    if found < _MILLISECOND:
-        raise InvalidValue(f"{name}={value!r} must be a millisecond or longer; write it like '10min' or '1h'")
+    try:
+        found = span(name, _short_units(value) if isinstance(value, str) else value)
+    except InvalidValue as exc:
+        raise InvalidValue(
+            f"{name}={value!r} is not a duration; write one like '10min', '1h30min' or '10 minutes' with the units ms,"
+            " s, min, h, d and w"
+        ) from exc
+    if not _MILLISECOND <= found <= _MAX_SPAN:
+        raise InvalidValue(
+            f"{name}={value!r} must be a millisecond or longer, and at most {_MAX_SPAN.days} days; write it like"
+            " '10min' or '1h'"
+        )
     return found // _MILLISECOND
+
+
+def _short_units(text: str) -> str:
+    """Return a duration with short units, such as ``10min`` for ``10 minutes``. Any other text becomes empty."""
+    parts = [(number, unit) for number, unit in _PART.findall(text)]
+    # In pandas, M stands for months.
+    if _PART.sub("", text) or any(unit == "M" for _, unit in parts):
+        return ""
+    short = [(number, unit.lower()) for number, unit in parts]
+    return "".join(
+        number + ("ms" if unit.startswith(("ms", "mil")) else "min" if unit[0] == "m" else unit[0])
+        for number, unit in short
+    )
 
 
 def _duration(name: str, value: object, for_: object) -> int:
@@ -223,16 +248,23 @@ def _limits(outside: object) -> tuple[float, float]:
 
 
 def _real(name: str, value: object) -> float:
-    number = real(value)
+    number = _finite(value)
     if number is None or number in (float("inf"), float("-inf")):
         raise InvalidValue(f"{name}={value!r} is not a number; pass one like {name}=25")
     return number
 
 
+def _finite(value: object) -> float | None:
+    try:
+        return real(value)
+    except OverflowError:
+        return None
+
+
 def _scalar(value: object) -> Scalar:
     if isinstance(value, bool | str):
         return value
-    number = real(value)
+    number = _finite(value)
     if number is None:
         raise InvalidValue(f"equals={value!r} must be a number, a boolean or a string")
     return number

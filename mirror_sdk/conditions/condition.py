@@ -41,7 +41,7 @@ class Condition:
             before.
         differs_from_desired_for: How long the reported value must differ from the desired value, such as ``5min``.
         for_: How long the test must be met, such as ``10min``. The units are ``ms``, ``s``, ``min`` or ``m``, ``h``,
-            ``d`` and ``w``. A timedelta is also accepted.
+            ``d`` and ``w``, or words such as ``10 minutes``. A timedelta is also accepted.
         until_below: For ``above``, the limit at which a condition that is met ends. By default, it is ``above``.
         until_above: For ``below``, the limit at which a condition that is met ends. By default, it is ``below``.
 
@@ -192,18 +192,22 @@ class Condition:
                 the value, so the result is the same as that of ``client.watch_conditions``. With ``changed_at``, it is
                 the time at which the value changed by the device's clock, so values that arrived late count in the
                 past.
-            state: A state table with the values before the first row, such as ``client.as_of(begin)``. Without it,
-                nothing is known before the first value of a resource.
+            state: A state table with the values before the first row, such as ``client.as_of(begin)``. They count from
+                the time of the state, and a silence counts from the last report. Without it, nothing is known before
+                the first value of a resource.
             begin: The start of the period. The default is the start of the table.
             end: The end of the period. The default is the end of the table.
             tz: The time zone of the result. The default is the time zone of the table.
 
         Raises:
             ImportError: pandas is not installed.
-            InvalidValue: The table lacks a column, or an argument is not valid.
+            TypeError: The table is not a DataFrame of pandas.
+            InvalidValue: The table lacks a column, an argument is not valid, or the state is newer than the start of
+                the table.
 
         Warns:
             ConditionWarning: A test does not apply to the type of some values.
+            EmptyTableWarning: No row has a path of the condition.
 
         >>> from mirror_sdk import Condition
         >>> client.read_value("station-01", "/3303/0/5700")

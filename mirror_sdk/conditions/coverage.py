@@ -21,8 +21,9 @@ def checked_conditions(conditions: object) -> list[Condition]:
         raise TypeError(f"conditions must be a list of Condition, not {conditions!r}; write [condition]")
     found = list(conditions)
     for one in found:
-        if not isinstance(one, Condition):
-            raise TypeError(f"each of conditions must be a Condition, not {one!r}; Condition.parse(...) reads text")
+        if not isinstance(one, Condition | str):
+            raise TypeError(f"each of conditions must be a Condition or its text, not {one!r}")
+    found = [Condition.parse(one) if isinstance(one, str) else one for one in found]
     if not found:
         raise InvalidValue("conditions is empty; pass at least one condition")
     if len(set(found)) < len(found):
@@ -49,6 +50,12 @@ def uncovered(
         if not any(_overlap(pattern, _pattern(path)) for pattern in patterns)
         and not any(map(clauses[path].matches, subscribed))
     ]
+
+
+def missing_paths(conditions: Iterable[Condition], existing: Collection[str]) -> list[str]:
+    """Return the paths of conditions that match no existing resource."""
+    clauses = {clause.path: clause for one in conditions for clause in one.clauses}
+    return [path for path, clause in clauses.items() if not any(map(clause.matches, existing))]
 
 
 def _patterns(conditions: Iterable[Condition]) -> list[str]:

@@ -35,13 +35,17 @@ class RowKind(Enum):
 
 
 class Row(NamedTuple):
-    """One event. The time is in milliseconds since 1970. ``value`` is ``None`` if it cannot be read."""
+    """One event. The time is in milliseconds since 1970. ``value`` is ``None`` if it cannot be read.
+
+    ``since`` is set for a current value of a state. It is the time at which this value was reported.
+    """
 
     at: int
     kind: RowKind
     device: str | None = None
     path: str = ""
     value: Scalar | None = None
+    since: int | None = None
 
 
 class Change(NamedTuple):
@@ -175,9 +179,8 @@ class Evaluator:
             return
         for group, one in self._runs_of(row.device, row.path):
             is_report = row.kind is RowKind.REPORTED
-            yield from self._settle(
-                group, one, at, one.report(at, row.value) if is_report else one.desire(at, row.value)
-            )
+            steps = one.report(at, row.value, row.since) if is_report else one.desire(at, row.value)
+            yield from self._settle(group, one, at, steps)
             if is_report and one.run.state is None and row.value is not None:
                 self._note_mismatch(group, one, row, row.value)
 

@@ -12,7 +12,26 @@ from mirror_sdk.errors import InvalidValue
 
 _TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[&|()]|[<>]=?|=+|[^\s&|()<>="]+|.)')
 _BOOLEANS = {"true": True, "false": False}
-_EXAMPLE = "write one like '/3303/0/5700 > 25 for 10min'"
+_EXAMPLES = {
+    "=": "= on",
+    "outside": "outside 10..20",
+    "silent": "silent for 1h",
+    "differs": "differs from desired for 5min",
+    "until": "> 25 until below 24",
+}
+"""An example for an error after each of these words."""
+_WORDS = {
+    "silent_for": "silent for ",
+    "differs_from_desired_for": "differs from desired for ",
+    "for_": "for ",
+    "until_below": "until below ",
+    "until_above": "until above ",
+    "above": "> ",
+    "below": "< ",
+    "outside": "outside ",
+}
+"""The words of the text form for the arguments in error messages."""
+_MAX_DEPTH = 50
 
 
 class Combination(NamedTuple):
@@ -62,6 +81,8 @@ class _Parser:
         self._text = text
         self._tokens = [match[1] for match in _TOKEN.finditer(text) if match[1].strip()]
         self._next = 0
+        self._depth = 0
+        self._example = "> 25 for 10min"
 
     def peek(self) -> str:
         return self._tokens[self._next] if self._next < len(self._tokens) else ""
@@ -82,9 +103,13 @@ class _Parser:
     def _part(self) -> Expression:
         if self.peek() != "(":
             return self._clause()
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self.fail(f"at most {_MAX_DEPTH} nested parentheses")
         self._pop()
         found = self.any_of()
         self._expect(")")
+        self._depth -= 1
         return found
 
     def _clause(self) -> Clause:
@@ -92,17 +117,33 @@ class _Parser:
             self.fail("a path such as /3303/0/5700")
         path = self._pop()
         arguments = self._test()
-        if self.peek() == "for":
-            self._pop()
-            arguments["for_"] = self._pop()
-        if self.peek() == "until":
-            self._pop()
-            side = self._expect("below", "above")
-            arguments[f"until_{side}"] = self._number(self._pop())
-        return clause(path, **arguments)
+        # Both orders are accepted, but each part only once.
+        parts = ["for", "until"]
+        while self.peek() in parts:
+            word = self._pop()
+            parts.remove(word)
+            if word == "for":
+                arguments["for_"] = self._duration()
+            else:
+                self._example = _EXAMPLES[word]
+                side = self._expect("below", "above")
+                arguments[f"until_{side}"] = self._number(self._pop())
+        try:
+            return clause(path, **arguments)
+        except InvalidValue as exc:
+            message = re.sub(rf"\b({'|'.join(_WORDS)})=", lambda match: _WORDS[match[1]], str(exc))
+            raise InvalidValue(f"condition {self._text!r}: {message}") from exc
+
+    def _duration(self) -> str:
+        """Return a duration, which may contain spaces, as in ``10 minutes``."""
+        words = [self._pop()]
+        while self.peek() not in ("", "for", "until", "&", "|", ")"):
+            words.append(self._pop())
+        return " ".join(words)
 
     def _test(self) -> dict[str, Any]:
         word = self._expect(">", "<", "=", "outside", "changed", "silent", "differs")
+        self._example = _EXAMPLES.get(word, self._example)
         if word in (">", "<"):
             return {"above" if word == ">" else "below": self._number(self._pop())}
         if word == "=":
@@ -118,7 +159,7 @@ class _Parser:
             self._expect("from")
             self._expect("desired")
         self._expect("for")
-        return {"silent_for" if word == "silent" else "differs_from_desired_for": self._pop()}
+        return {"silent_for" if word == "silent" else "differs_from_desired_for": self._duration()}
 
     def _pop(self) -> str:
         token = self.peek()
@@ -141,7 +182,10 @@ class _Parser:
 
     def fail(self, expected: str) -> NoReturn:
         found = repr(self.peek()) if self.peek() else "the end"
-        raise InvalidValue(f"condition {self._text!r}: expected {expected}, found {found}; {_EXAMPLE}")
+        raise InvalidValue(
+            f"condition {self._text!r}: expected {expected}, found {found}; write one like"
+            f" '/3303/0/5700 {self._example}'"
+        )
 
 
 def _value(token: str) -> Scalar:

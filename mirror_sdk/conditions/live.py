@@ -48,6 +48,7 @@ class _Stored(BaseModel):
     names: dict[str, str]
     pending: list[list[Any]]
     evaluator: dict[str, Any]
+    state_times: list[tuple[str, str, int]] = []
 
 
 class LiveConditions:
@@ -74,6 +75,8 @@ class LiveConditions:
         self._called_from = called_from
         self._evaluator = Evaluator([one.expression for one in conditions])
         self._names: dict[str, str] = {}
+        # When the values of the state were reported, and, with an empty path, when its devices last registered.
+        self._state_times: dict[tuple[str, str], int] = {}
         self._pending: deque[Change] = deque()
         self.is_in_gap: bool = False
 
@@ -137,6 +140,8 @@ class LiveConditions:
             self._accept_event(event)
         if until is not None:
             self._advance(until)
+        if not batch.entries:
+            self._state_times.clear()
         self.position = position
         if self._evaluator.mismatches:
             found = list(self._evaluator.mismatches)
@@ -154,6 +159,8 @@ class LiveConditions:
         for device in devices:
             if device.endpoint_name is not None:
                 self._names[device.device_id] = device.endpoint_name
+            if reported and device.updated_at is not None:
+                self._state_times[device.device_id, ""] = _milliseconds(device.updated_at)
             for path, resource in device.resources.items():
                 if not self._is_selected(path):
                     continue
@@ -161,7 +168,11 @@ class LiveConditions:
                 if resource.desired is not None:
                     self._feed(RowKind.DESIRED, device.device_id, path, resource.desired.value)
                 if reported and resource.reported is not None:
-                    self._feed(RowKind.REPORTED, device.device_id, path, resource.reported.value)
+                    reported_at = resource.reported.reported_at
+                    since = None if reported_at is None else _milliseconds(reported_at)
+                    self._feed(RowKind.REPORTED, device.device_id, path, resource.reported.value, since)
+                    if since is not None:
+                        self._state_times[device.device_id, path] = since
         self.needs_state = self.needs_state and not reported
         return subscribed
 
@@ -176,6 +187,7 @@ class LiveConditions:
             names=self._names,
             pending=[list(change) for change in self._pending],
             evaluator=self._evaluator.dump(),
+            state_times=[(*key, at) for key, at in self._state_times.items()],
         )
         return stored.model_dump_json().encode()
 
@@ -208,6 +220,7 @@ class LiveConditions:
             raise InvalidValue(f"{path} is damaged; remove it to start again") from exc
         self.position, self.needs_state, self.is_in_gap = stored.position, stored.needs_state, stored.is_in_gap
         self._names, self._pending = stored.names, deque(pending)
+        self._state_times = {(device, path): at for device, path, at in stored.state_times}
 
     def _accept_event(self, event: Event) -> None:
         if event.kind is EventKind.GAP:
@@ -222,17 +235,27 @@ class LiveConditions:
             self._names[event.device_id] = event.endpoint_name
         if self._devices is not None and event.device_id not in self._devices:
             return
+        if self._is_in_state(event, event.device_id):
+            return
         if event.kind in _ABSENT:
             self._collect(self._evaluator.feed(Row(self._evaluator.now, RowKind.ABSENT, event.device_id)))
         elif event.path is not None and event.value is not None and _is_report(event.kind, event.value):
             self._feed(RowKind.REPORTED, event.device_id, event.path, event.value)
 
-    def _feed(self, kind: RowKind, device: str, path: str, value: Value) -> None:
-        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value))))
+    def _is_in_state(self, event: Event, device: str) -> bool:
+        """Return whether an entry precedes the state, which was read after the position in the log."""
+        at = None if event.logged_at is None else _milliseconds(event.logged_at)
+        path = "" if event.kind in _ABSENT else event.path or ""
+        return at is not None and at < self._state_times.get((device, path), -1)
+
+    def _feed(self, kind: RowKind, device: str, path: str, value: Value, since: int | None = None) -> None:
+        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value), since)))
 
     def _advance(self, at: datetime) -> None:
         if self.is_in_gap:
             self.is_in_gap = False
+            # The log may have been reset together with the clock of the service.
+            self._evaluator.now = min(self._evaluator.now, _milliseconds(at))
             self._collect(self._evaluator.feed(Row(_milliseconds(at), RowKind.GAP_END)))
         self._collect(self._evaluator.advance(_milliseconds(at)))
 

@@ -47,7 +47,7 @@ class StateRun:
 
     def hidden_until(self, at: int) -> int:
         """Return the unknown time in the interval up to a time."""
-        return self.hidden + (at - self.since if self.is_open and self.state is None else 0)
+        return self.hidden + (max(at - self.since, 0) if self.is_open and self.state is None else 0)
 
     def dump(self) -> list[Any]:
         """Return the content for JSON."""
@@ -94,13 +94,21 @@ class ClauseRun:
             return self.run.since + self.clause.duration - self._known
         return None
 
-    def report(self, at: int, value: Scalar | None) -> Iterator[None]:
-        """Accept a reported value, and yield after each change of the state."""
+    def report(self, at: int, value: Scalar | None, since: int | None = None) -> Iterator[None]:
+        """Accept a reported value, and yield after each change of the state.
+
+        Args:
+            at: The time from which the value counts.
+            value: The value.
+            since: When a current value of a state was reported.
+        """
         before, self.value = self.value, value
         match self.clause.test:
             case "silent":
-                yield from self._set(at, False)
-                yield from self._set(at, True)
+                # A state that is read after a gap may contain the same report.
+                if since is None or (self.run.is_open and self.run.begin < since):
+                    yield from self._set(at, False)
+                yield from self._set(at, True, since)
             case "changed":
                 # A value that differs from the one before a gap has certainly changed.
                 if value is not None and before is not None and not _equal(before, value):
@@ -119,6 +127,9 @@ class ClauseRun:
 
     def desire(self, at: int, value: Scalar | None) -> Iterator[None]:
         """Accept a desired value, and yield after a change of the state."""
+        # The watch reads the desired values again and again.
+        if _equal(self.desired, value):
+            return
         self.desired = value
         if self.clause.test == "differs":
             # Another desired value starts another difference.
@@ -141,14 +152,18 @@ class ClauseRun:
         is_known = self.value is not None and self.desired is not None
         yield from self._set(at, not _equal(self.value, self.desired) if is_known else None)
 
-    def _set(self, at: int, state: bool | None) -> Iterator[None]:
+    def _set(self, at: int, state: bool | None, since: int | None = None) -> Iterator[None]:
         if state == self.run.state:
             return
         if self.run.state:
-            self._known += at - self.run.since
+            self._known += max(at - self.run.since, 0)
+        is_new = not self.run.is_open
         self.run.set(at, state)
         if state is False:
             self._known, self.is_active = 0, False
+        if since is not None and is_new:
+            self.run.begin = min(since, at)
+            self._known = at - self.run.begin
         self.is_active |= bool(state) and self._known >= self.clause.duration
         yield
 

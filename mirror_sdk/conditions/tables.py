@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from mirror_sdk._arguments import InstantLike
+from mirror_sdk._warnings import warn
 from mirror_sdk.arrow_tables.columns import INSTANT, TableColumn
 from mirror_sdk.arrow_tables.history import HISTORY_EVENTS
 from mirror_sdk.conditions.alarm import AlarmKind
@@ -19,7 +20,7 @@ from mirror_sdk.conditions.evaluator import Change, Evaluator, GroupState, Row, 
 from mirror_sdk.conditions.grammar import Expression, clauses_of
 from mirror_sdk.conditions.mismatches import warn_of_mismatches
 from mirror_sdk.conditions.spans import Span, Spans
-from mirror_sdk.errors import InvalidValue
+from mirror_sdk.errors import EmptyTableWarning, InvalidValue
 from mirror_sdk.frames.analysis.history_rows import (
     BOOLEAN,
     DOWN,
@@ -30,11 +31,13 @@ from mirror_sdk.frames.analysis.history_rows import (
     VALUE,
     Flags,
     Rows,
+    milliseconds,
     need,
 )
 from mirror_sdk.frames.analysis.result_columns import RESOURCE_COLUMNS
 from mirror_sdk.frames.analysis.timeline import Timeline, timeline_of
 from mirror_sdk.frames.columns import need_times
+from mirror_sdk.wire.model import write_timestamp
 
 INTERVALS_COLUMNS = (
     *RESOURCE_COLUMNS,
@@ -70,13 +73,22 @@ def intervals(
     """Return the intervals in which a condition was met; see :meth:`mirror_sdk.Condition.intervals`."""
     if by not in ("received_at", "changed_at"):
         raise InvalidValue(f"by={by!r} must be 'received_at' or 'changed_at'")
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(
+            f"table must be a pandas.DataFrame, not {type(table).__name__}; pass recording.history() for a recording,"
+            " or table.to_pandas()"
+        )
     source = _by_receipt(table) if by == "received_at" else table
     timeline = timeline_of(source, begin=begin, end=end, state=state, tz=tz)
+    if len(timeline.rows.paths) and not _matches(condition, timeline.rows.paths).any():
+        paths = ", ".join(dict.fromkeys(one.path for one in clauses_of(condition)))
+        warn(f"no row of the table has {paths}; table['path'].unique() lists its paths", EmptyTableWarning)
+    start = _start(table, timeline, state, by)
     evaluator = Evaluator([condition])
     until = min(timeline.known_until, timeline.end)
     started: dict[tuple[str, str | None], int] = {}
     found: list[_Interval] = []
-    for change in _changes(evaluator, _rows(condition, timeline, state), until):
+    for change in _changes(evaluator, _rows(condition, timeline, state, start), until):
         key = (change.device, change.path)
         if change.kind is AlarmKind.STARTED:
             started[key] = change.at
@@ -94,7 +106,7 @@ def spans(condition: Expression, table: pd.DataFrame) -> dict[tuple[str, str | N
     evaluator = Evaluator([condition], states)
     until = min(timeline.known_until, timeline.end)
     # The changes are not needed, because the evaluator notes the states.
-    deque(_changes(evaluator, _rows(condition, timeline, None), until), maxlen=0)
+    deque(_changes(evaluator, _rows(condition, timeline, None, timeline.begin), until), maxlen=0)
     warn_of_mismatches([condition], evaluator.mismatches)
     found = Spans()
     found.add(states)
@@ -136,15 +148,37 @@ def _by_receipt(table: pd.DataFrame) -> pd.DataFrame:
     return source
 
 
-def _rows(condition: Expression, timeline: Timeline, state: pd.DataFrame | None) -> Iterator[Row]:
+def _start(table: pd.DataFrame, timeline: Timeline, state: pd.DataFrame | None, by: str) -> int:
+    """Return the time from which the values of a state count: its timestamp or, without one, the start of the table."""
+    at = timeline.rows.at[timeline.rows.is_counted]
+    first = int(at.min(initial=timeline.begin))
+    metadata = {} if state is None else state.attrs.get("mirror", {})
+    if not metadata.get("taken_at"):
+        return first
+    read_at = pd.Timestamp(metadata["taken_at"])
+    start = milliseconds(read_at)
+    begin = table.attrs.get("mirror", {}).get("begin")
+    known_from = milliseconds(pd.Timestamp(begin)) if begin else int(at.min(initial=NEVER))
+    if by == "changed_at":
+        # Values that arrived late may precede the state.
+        return min(start, first)
+    if start > known_from:
+        raise InvalidValue(
+            f"state= is from {write_timestamp(read_at)}, after the start of the table at"
+            f" {write_timestamp(pd.Timestamp(known_from, unit='ms', tz='UTC'))}; pass the state at the start of the"
+            " table, such as client.as_of(begin), or a table that begins at the time of the state"
+        )
+    return start
+
+
+def _rows(condition: Expression, timeline: Timeline, state: pd.DataFrame | None, start: int) -> Iterator[Row]:
     """Yield the rows of a table in the order of time: first the state, which holds at the start, and the gaps."""
     rows = timeline.rows
     is_used = np.isin(rows.event, (*DOWN, GAP)) | (
         np.isin(rows.event, (VALUE, _WRITE)) & _matches(condition, rows.paths)[rows.path] & (rows.device >= 0)
     )
-    start = int(rows.at[rows.is_counted].min(initial=timeline.begin))
     of_state = rows.take(is_used & ~rows.is_counted)
-    yield from (row._replace(at=start) for row in _read(of_state))
+    yield from (row._replace(at=start, since=row.at) for row in _read(of_state))
     if state is not None:
         yield from _desired(condition, state, start)
     counted = rows.take(is_used & rows.is_counted)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+from mirror_sdk.errors import InvalidValue
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -17,6 +19,8 @@ Part: TypeAlias = tuple[int, int | None, bool]
 
 
 class _Clause(Protocol):
+    @property
+    def test(self) -> str: ...
     @property
     def limits(self) -> Sequence[float]: ...
     def matches(self, path: str) -> bool: ...
@@ -41,6 +45,7 @@ def checked_conditions(conditions: object) -> list[DrawableCondition]:
 
     Raises:
         TypeError: The argument is not a list of conditions.
+        InvalidValue: A condition needs desired values.
     """
     if isinstance(conditions, DrawableCondition | str) or not isinstance(conditions, Iterable):
         raise TypeError(f"conditions must be a list of Condition, not {conditions!r}; write [condition]")
@@ -48,6 +53,11 @@ def checked_conditions(conditions: object) -> list[DrawableCondition]:
     for one in found:
         if not isinstance(one, DrawableCondition):
             raise TypeError(f"each of conditions must be a Condition, not {one!r}; Condition.parse(...) reads text")
+        if any(clause.test == "differs" for clause in one.clauses):
+            raise InvalidValue(
+                f"conditions: {str(one)!r} needs desired values, which a plot does not have;"
+                " use condition.intervals(client.history(...))"
+            )
     return found
 
 

@@ -259,7 +259,7 @@ class Recording(Queryable):
 
         Args:
             instant: The point in time. It is a datetime with a time zone, a string as in ``attrs["mirror"]``, or the
-                time before the end of the recording, such as ``"2h"`` or a timedelta.
+                time before the end, such as ``"2h"``. At the start, the result is the first state, read a moment later.
             devices: Devices, their ids or endpoint names, or a table that contains them. ``None`` selects all devices.
             paths: Path patterns, such as ``/3303/*``. ``None`` selects every resource.
             tz: The time zone of the time columns, such as ``Europe/Berlin``; UTC by default.
@@ -285,7 +285,7 @@ class Recording(Queryable):
         """
         import_locked(table_module(as_))
         content, values = self._values(devices, paths)
-        at = instant_like("instant", instant, content.now)
+        at = values.known_from(content.spans, instant_like("instant", instant, content.now))
         complete = values.is_complete(content.spans, at)
         tables, metadata = state_at_instant.as_of(values, at, complete=complete, server=self._settings.server)
         metadata = with_paths_without_rows(metadata, tables, paths)

@@ -47,6 +47,12 @@ class RecordedValues(NamedTuple):
     begins_at: pd.Timestamp | None
     state_times: Sequence[pd.Timestamp]
 
+    def known_from(self, spans: Sequence[LogSpan], instant: datetime) -> datetime:
+        """Return the time, or the time of the first state if that was read after it and after the recording started."""
+        started_at = spans[0].from_at if spans else None
+        is_start = started_at and self.begins_at is not None and started_at <= instant < self.begins_at
+        return self.begins_at if is_start and self.begins_at is not None else instant
+
     def is_complete(self, spans: Sequence[LogSpan], *instants: datetime) -> bool:
         """Return whether nothing is missing from the last state table before these times up to the last time."""
         before = [taken_at for taken_at in self.state_times if taken_at <= min(instants)]

@@ -8,6 +8,7 @@ import pytest
 from resource_paths import TEMPERATURE
 
 from mirror_sdk.cli.alarm_program import AlarmProgram
+from mirror_sdk.cli.group import in_words_of_the_shell
 
 CONDITION = f"{TEMPERATURE} > 25"
 
@@ -35,6 +36,10 @@ def test_watch_prints_a_line_for_each_alarm(watch, device_id):
     ]
     assert {(line["device_id"], line["condition"], line["hidden"]) for line in lines} == {(device_id, CONDITION, 0.0)}
     assert watch("--limit", 1, "--csv", values=(26.0, 20.0)).stdout.count("started") == 1
+
+
+def test_line_without_a_format_is_readable(watch):
+    assert watch().stdout.rstrip().endswith(f"{TEMPERATURE}: {CONDITION}, value 26.0")
 
 
 def test_program_receives_the_alarm_in_its_environment(watch, tmp_path):
@@ -69,6 +74,7 @@ def test_program_that_starts_too_often_waits(watch, monkeypatch):
         (("--alarm", "hot"), "expected a path such as /3303/0/5700, found 'hot'"),
         (("--alarm", CONDITION, "--path", TEMPERATURE), "--path and --alarm cannot be combined"),
         (("--alarm", CONDITION, "--exec", "no-such-program"), "there is no program 'no-such-program'"),
+        (("--alarm", CONDITION, "--exec", __file__), "is not executable; make it so with: chmod +x"),
         (("--alarm", CONDITION, "--exec", "'"), "No closing quotation"),
         (("--exec", "true"), "--exec needs --alarm"),
         (("--subscribe",), "--subscribe needs --alarm"),
@@ -78,3 +84,11 @@ def test_invalid_options_are_rejected(shell, words, message):
     result = shell("watch", "--timeout", "0", *words)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+def test_messages_name_the_options_of_the_shell(shell, tmp_path, device_id):
+    # In tests, a warning is an error.
+    warned = shell("watch", "--timeout", 0, "--alarm", CONDITION).exception
+    assert "pass --subscribe, or add rules with 'mirror rules --add'" in in_words_of_the_shell(str(warned))
+    result = shell("watch", "--timeout", 0, "--alarm", CONDITION, "--state-file", tmp_path / "missing" / "state.json")
+    assert "--state-file: the folder does not exist" in result.stderr

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from reference_history import BEGIN, DEVICES, PATHS, frame_of, histories
 from reference_history import Row as HistoryRow
 from resource_paths import HUMIDITY, SWITCH, TEMPERATURE
 
-from mirror_sdk import Condition, ConditionWarning, InvalidValue
+from mirror_sdk import Condition, ConditionWarning, EmptyTableWarning, InvalidValue
 from mirror_sdk.conditions.alarm import AlarmKind
 from mirror_sdk.conditions.evaluator import Evaluator, Row, RowKind
 
@@ -53,6 +54,10 @@ def test_text_form_and_condition_convert_into_each_other(text):
     [
         ("/3311/0/5850 = on", '/3311/0/5850 = "on"'),
         ("/3303/0/5700>25 for 90m", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 > 25 for 90 min", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 > 25 for 1 hour 30 minutes", "/3303/0/5700 > 25 for 1h30min"),
+        ("/3303/0/5700 silent for 10mins", "/3303/0/5700 silent for 10min"),
+        ("/3303/0/5700 > 25 until below 24 for 2 Days", "/3303/0/5700 > 25 for 2d until below 24"),
         ("/3303/0/5700 > 25 | /3304/0/5700 < 5 & /3304/0/5700 changed", None),
     ],
 )
@@ -68,7 +73,11 @@ def test_text_form_accepts_variants(text, equal):
         ({"above": "25"}, "above='25' is not a number"),
         ({"above": math.nan}, "above=nan is not a number"),
         ({"above": 25, "for_": "-10min"}, "for_='-10min' is not a duration"),
-        ({"above": 25, "for_": "10 minutes"}, "with the units ms, s, min"),
+        ({"above": 25, "for_": "10M"}, "for_='10M' is not a duration"),
+        ({"above": 25, "for_": "10 parsec"}, "with the units ms, s, min"),
+        ({"above": 25, "for_": "3000000d"}, "at most 36500 days"),
+        ({"above": 10**400}, "is not a number"),
+        ({"equals": 10**400}, "must be a number"),
         ({"above": 25, "for_": timedelta(-1)}, "is not a duration"),
         ({"above": 25, "for_": "0s"}, "must be a millisecond or longer"),
         ({"above": 25, "until_below": 25}, "until_below=25 must be less than above=25"),
@@ -98,7 +107,14 @@ def test_invalid_argument_is_rejected(arguments, message):
         ("/3303/0/5700 >= 25", "found '>='"),
         ("/3303/0/5700 > hot", "expected a number, found 'hot'"),
         ("/3303/0/5700 > 25 for", "expected more text, found the end"),
-        ("/3303/0/5700 > 25 for 10parsec", "for_='10parsec' is not a duration"),
+        ("/3303/0/5700 > 25 for 10parsec", ": for '10parsec' is not a duration"),
+        ("/3303/0/5700 > 25 for 10 parsec", ": for '10 parsec' is not a duration"),
+        ("/3303/0/5700 > 25 until below 26", ": until below 26.0 must be less than > 25"),
+        ("/3303/0/5700 outside 10", "write one like '/3303/0/5700 outside 10..20'"),
+        ("/3303/0/5700 silent", "write one like '/3303/0/5700 silent for 1h'"),
+        ("/3303/0/5700 > 25 until", "write one like '/3303/0/5700 > 25 until below 24'"),
+        ("/3303/0/5700 > 25 for 1h for 2h", "expected the end, & or |, found 'for'"),
+        ("(" * 300, "expected at most 50 nested parentheses"),
         ("/3303/0/5700 > 25 now", "expected the end, & or |, found 'now'"),
         ("/3303/0/5700 outside 10", "expected two limits such as 10..20"),
         ("(/3303/0/5700 > 25", "expected ), found the end"),
@@ -203,9 +219,20 @@ STREAMS = {
         {0: _report(1.0), 20: GAP, 50: GAP_END},
         [("started", 60, 0, None, 30, True)],
     ),
+    "a silence counts from the report in a state": (
+        Condition(TEMPERATURE, silent_for="30s"),
+        {
+            50: _report(1.0)._replace(since=10_000),
+            55: GAP,
+            60: GAP_END,
+            61: _report(1.0)._replace(since=10_000),
+            70: _report(2.0)._replace(since=65_000),
+        },
+        [("started", 50, 10, None, 0, True), ("ended", 70, 10, None, 5, True), ("started", 95, 65, None, 0, False)],
+    ),
     "differs from desired": (
         Condition(TEMPERATURE, differs_from_desired_for="20s"),
-        {0: _report(1.0), 10: _desire(2.0), 20: _desire(3.0), 50: _report(3.0)},
+        {0: _report(1.0), 10: _desire(2.0), 20: _desire(3.0), 30: _desire(3.0), 50: _report(3.0)},
         [("started", 40, 20, None, 0, False), ("ended", 50, 20, None, 0, False)],
     ),
     "a combination": (
@@ -362,6 +389,7 @@ def test_evaluation_equals_the_reference(stream, duration):
     assert found == list(_naive(rows, 70, 0, -1, duration))
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @given(histories(), st.sampled_from(CONDITIONS), st.data())
 def test_intervals_of_a_history_equal_the_evaluation_of_its_rows(history, condition, data):
     rows = [row for row in history if not isinstance(row.value, float) or not math.isnan(row.value)]
@@ -399,6 +427,7 @@ def _history(*rows, **attributes):
     return frame_of([replace(HistoryRow(*one), order=order) for order, one in enumerate(rows)], **attributes)
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @given(histories(), st.sampled_from(CONDITIONS))
 def test_spans_of_a_history_are_the_parts_of_its_intervals(history, condition):
     frame = frame_of([row for row in history if not isinstance(row.value, float) or not math.isnan(row.value)])
@@ -459,6 +488,42 @@ def test_intervals_with_a_period_and_a_state():
     assert HOT.intervals(history, state=state, begin=BEGIN + timedelta(seconds=11))["gap"].tolist() == [False]
     differs = Condition(TEMPERATURE, differs_from_desired_for="5s")
     assert differs.intervals(history, state=state, begin=BEGIN)["duration"].tolist() == [pd.Timedelta("20s")]
+
+
+def _state(second, reported_at=0, value=26.0):
+    state = pd.DataFrame({"device_id": ["d1"], "path": [TEMPERATURE], "reported_num": [value]})
+    state["reported_at"] = BEGIN + timedelta(seconds=reported_at)
+    state.attrs["mirror"] = {"taken_at": (BEGIN + timedelta(seconds=second)).isoformat()}
+    return state
+
+
+def test_state_counts_from_its_own_time():
+    history = _history(("reported", "d1", TEMPERATURE, 20, 27.0), ("reported", "d1", TEMPERATURE, 30, 20.0))
+    (found,) = HOT.intervals(history, state=_state(5)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "end")] == [5, 30]
+    with pytest.raises(InvalidValue, match=r"from 2026-03-02T12:00:21\S*, after the start of the table at .*12:00:20"):
+        HOT.intervals(history, state=_state(21))
+
+
+def test_silence_counts_from_the_report_in_the_state():
+    history = _history(("reported", "d1", TEMPERATURE, 80, 27.0))
+    silent = Condition(TEMPERATURE, silent_for="50s")
+    (found,) = silent.intervals(history, state=_state(60, reported_at=3)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 60, 80]
+    assert found["gap"]
+    (found,) = silent.intervals(history, state=_state(40, reported_at=3)).to_dict("records")
+    assert [(found[name] - BEGIN).seconds for name in ("begin", "started_at", "end")] == [3, 53, 80]
+
+
+def test_intervals_of_a_path_without_rows_warn():
+    history = _history(("reported", "d1", TEMPERATURE, 0, 30.0))
+    with pytest.warns(EmptyTableWarning, match=f"no row of the table has {HUMIDITY}; "):
+        assert Condition(HUMIDITY, above=1).intervals(history).empty
+
+
+def test_intervals_of_another_object_are_rejected():
+    with pytest.raises(TypeError, match=r"not Table; pass recording.history\(\) for a recording"):
+        HOT.intervals(pa.table({}))
 
 
 def test_late_value_counts_from_its_receipt():

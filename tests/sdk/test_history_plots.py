@@ -8,7 +8,7 @@ import pytest
 from reference_history import BEGIN, Row, at, frame_of, reports
 from resource_paths import HUMIDITY, TEMPERATURE
 
-from mirror_sdk import Condition
+from mirror_sdk import Condition, InvalidValue
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +166,5 @@ def test_conditions_are_lines_and_shaded_spans_of_the_plotted_resources():
     for conditions, message in ((hot, "conditions must be a list"), ([str(hot)], "Condition.parse"), (5, "not 5")):
         with pytest.raises(TypeError, match=message):
             frame.mirror.plot_timeline(conditions=conditions)
+    with pytest.raises(InvalidValue, match="needs desired values, which a plot does not have"):
+        frame.mirror.plot_timeline(conditions=[Condition(TEMPERATURE, differs_from_desired_for="1h")])

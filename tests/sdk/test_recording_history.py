@@ -9,6 +9,8 @@ from changed_responses import LIGHT, RESOURCES, TEMPERATURE
 from mirror_sdk import GapWarning, InvalidValue
 from mirror_sdk.frames import HISTORY_RAW_SCHEMA, HISTORY_SCHEMA
 from mirror_sdk.recording import Recording
+from mirror_sdk.recording.log_spans import LogSpan
+from mirror_sdk.recording.state_at_instant import RecordedValues
 
 SECOND = timedelta(seconds=1)
 pytestmark = pytest.mark.filterwarnings("ignore::mirror_sdk.NotSubscribedWarning")
@@ -124,3 +126,12 @@ def test_the_state_and_the_changes_of_some_devices_and_paths(recorded):
     assert recording.changes(begin, end, ["a"], paths=["/3303/*"])["observations"].tolist() == [2]
     with pytest.raises(InvalidValue, match="no-device"):
         recording.as_of(end, ["no-device"])
+
+
+def test_start_of_a_recording_means_its_first_state():
+    """The first state is read a moment after the start, which is ``oldest_at`` of the history."""
+    first, start = pd.Timestamp("2026-01-01T00:00:01Z"), datetime(2026, 1, 1, tzinfo=UTC)
+    values = RecordedValues(pd.DataFrame(), pd.DataFrame(), first, [first])
+    spans = [LogSpan(0, 1, start, start + timedelta(minutes=1))]
+    before, after = start - timedelta(seconds=1), start + timedelta(seconds=2)
+    assert [values.known_from(spans, at) for at in (before, start, after)] == [before, first, after]

@@ -4,6 +4,7 @@ import json
 from base64 import b64encode
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import httpx
 import pandas as pd
@@ -94,6 +95,26 @@ def test_current_values_count_from_the_start(client, simulator, device_id, repor
     assert (started.value, started.gap) == (30.0, True)
 
 
+def test_silence_counts_from_the_last_report(client, simulator, device_id, report, tmp_path):
+    client.subscribe(device_id, TEMPERATURE)
+    report(30.0, seconds=7200)
+    silent, begin = Condition(TEMPERATURE, silent_for="1h"), simulator.get_clock()
+    with (
+        client.record(tmp_path / "run.parquet"),
+        client.watch_conditions([silent], timeout=0) as alarms,
+    ):
+        (started,) = alarms
+        simulator.advance(60)
+        report(31.0)
+        (ended,) = alarms
+    assert (started.at, started.at - started.begin, started.gap) == (begin, timedelta(hours=2), True)
+    recording = Recording(tmp_path / "run.parquet")
+    history = recording.history()
+    state = recording.as_of(history.attrs["mirror"]["oldest_at"])
+    (found,) = silent.intervals(history, state=state).to_dict("records")
+    assert (found["id"], found["begin"], found["end"]) == (ended.id, ended.begin, ended.at)
+
+
 @pytest.mark.both_clients
 def test_program_continues_after_a_restart(client, watch, simulator, report):
     with watch() as alarms:
@@ -106,6 +127,18 @@ def test_program_continues_after_a_restart(client, watch, simulator, report):
         assert kinds(alarms) == [("ended", 20.0), ("started", 30.0)]
     with watch() as alarms:
         assert list(alarms) == []
+
+
+def test_first_alarm_is_repeated_with_the_same_id(client, watch, device_id, report):
+    client.subscribe(device_id, TEMPERATURE)
+    report(30.0)
+    alarms = watch(Condition(TEMPERATURE, above=25))
+    started = next(alarms)
+    # The program is killed during the first alarm.
+    alarms.close()
+    report(31.0)
+    with watch(Condition(TEMPERATURE, above=25)) as alarms:
+        assert next(alarms) == started
 
 
 @pytest.mark.both_clients
@@ -162,7 +195,8 @@ def test_state_file_belongs_to_one_program_and_its_conditions(client, watch, tmp
     [
         (HOT, TypeError, "write .condition."),
         (str(HOT), TypeError, "must be a list of Condition"),
-        ([str(HOT)], TypeError, "reads text"),
+        ([5], TypeError, "must be a Condition or its text"),
+        ([HOT, str(HOT)], InvalidValue, "contains a condition twice"),
         ([], InvalidValue, "conditions is empty"),
         ([HOT, HOT], InvalidValue, "contains a condition twice"),
     ],
@@ -194,6 +228,21 @@ def test_events_during_an_outage_count_at_their_own_times(mirror, client_of, rep
         is_down = False
         report(27.0, seconds=600)
         assert kinds(alarms) == [("started", 27.0)]
+
+
+def test_outage_does_not_end_a_watch_that_reads_the_state(mirror, client_of):
+    failures = []
+
+    def fail(request):
+        if request.url.path.startswith("/v3/devices") and not failures:
+            failures.append(request)
+            raise httpx.ConnectError("no route")
+
+    client = client_of(URL, mirror.new_key(), max_retries=0, transport=Between(mirror, before=fail))
+    silent = Condition(TEMPERATURE, silent_for="1d")
+    with client.watch_conditions([silent], subscribe=True, timeout=0.1, outage_timeout=60) as alarms:
+        assert list(alarms) == []
+    assert failures
 
 
 def alarms_reader_of(alarms):
@@ -263,6 +312,15 @@ def test_value_of_another_type_warns_once(watch, report):
     assert len(warned) == 1
 
 
+def test_path_that_no_device_has_warns(watch, device_id):
+    with (
+        pytest.warns(ConditionWarning, match="no registered device has /3303/7/5700, so"),
+        watch(HOT | Condition("/3303/7/5700", above=1)) as alarms,
+    ):
+        assert list(alarms) == []
+
+
+@pytest.mark.filterwarnings("ignore:no registered device has")
 def test_path_without_a_subscription_warns(client, device_id):
     other = Condition(SET_POINT, above=1)
     with pytest.warns(NotSubscribedWarning, match=rf"covers {SET_POINT}, /3303/\*/5700, so"):
@@ -311,6 +369,36 @@ def test_alarms_equal_the_intervals_of_a_recording_and_of_the_history(client, si
             assert ended.sort_values("end")["id"].tolist() == ids
 
 
+def test_entries_that_precede_the_state_are_ignored():
+    """The state is read after the position in the log, so the log contains older values, too."""
+    live, settings = LiveConditions([Condition(TEMPERATURE, above=25)], None, None), WatchSettings("s", "k", [], None)
+    entries = [(1, "leaves", None, None), (2, "observation", TEMPERATURE, 20.0), (3, "observation", TEMPERATURE, 30.0)]
+    batches = [Batch(Entries(message_of(seq, seq, kind, "d1", *rest, 0)), seq) for seq, kind, *rest in entries]
+    (newest,) = read_events(batches[-1], START)
+    at = START + timedelta(seconds=3)
+    reported = SimpleNamespace(value=newest.value, reported_at=at)
+    resource = SimpleNamespace(subscribed=True, desired=None, reported=reported)
+    device = SimpleNamespace(device_id="d1", endpoint_name=None, updated_at=at, resources={TEMPERATURE: resource})
+    live.start(0, START)
+    live.accept_state([device], reported=True)
+    stored, live = live.dump(settings), LiveConditions([Condition(TEMPERATURE, above=25)], None, None)
+    live.load(stored, settings, "state.json")
+    for batch in batches:
+        live.accept(batch, batch.seq, at, None)
+    assert live.alarm.kind == "started"
+    live.pop()
+    assert live.alarm is None
+    live.accept(Batch(Entries(message_of(4, 4, "observation", "d1", TEMPERATURE, 20.0, 0)), 4), 4, at, None)
+    assert (live.alarm.kind, live.alarm.gap, live.alarm.hidden) == ("ended", True, timedelta(0))
+
+
+def test_log_that_was_reset_may_have_an_earlier_clock():
+    live = LiveConditions([Condition(TEMPERATURE, above=25)], None, None)
+    live.start(9, START + timedelta(days=1))
+    live.accept(Batch(Entries({}), 1, Gap(None, None)), 1, START, START)
+    assert live.now == START
+
+
 KINDS = {"observation": "notifications", "leaves": "de-registrations", "returns": "registrations"}
 LIVE = [
     Condition("/3303/*/5700", above=0, for_="4s", until_below=-1),
@@ -352,6 +440,7 @@ ORIGIN = 1_700_000_000
 START = datetime.fromtimestamp(ORIGIN, UTC)
 
 
+@pytest.mark.filterwarnings("ignore::mirror_sdk.EmptyTableWarning")
 @settings(max_examples=50)
 @given(logs(), st.data())
 def test_live_alarms_equal_the_intervals_of_the_recorded_events(entries, data):
