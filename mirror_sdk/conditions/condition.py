@@ -241,9 +241,10 @@ class Condition:
             ConditionWarning: A test does not apply to the type of some values.
 
         >>> from mirror_sdk import Condition
-        >>> client.subscribe(station, "/3303/0/5700")
-        >>> events = client.notifications.events_frame(after=0, timeout=0)
-        >>> [path for _, path in Condition("/3303/0/5700", above=20).spans(events)]
+        >>> client.read_value("station-01", "/3303/0/5700")
+        21.5
+        >>> history = client.history(["station-01"])
+        >>> [path for _, path in Condition("/3303/0/5700", above=20).spans(history)]
         ['/3303/0/5700']
         """
         from mirror_sdk.conditions.tables import spans
