@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 import pyarrow as pa
 
@@ -169,21 +168,28 @@ class Retention:
             if self.failures.pop(action, None) is not None:
                 _log.warning("can %s again", action)
 
-    def _wait(self) -> None:
-        """Wait for the next round, which starts early if another process has erased a device."""
-        end_at = time.monotonic() + _ROUND_SECONDS
-        while (left := end_at - time.monotonic()) > 0 and not self._wake_up.wait(min(left, _ERASED_SECONDS)):
-            with suppress(StorageFailed):
-                if not self.failures and self._database.query(segments.erasures):
-                    return
+    def _is_due(self, end_at: float) -> bool:
+        """Return whether the next round starts: at this time, or early if another process has erased a device."""
+        if time.monotonic() >= end_at:
+            return True
+        try:
+            return not self.failures and bool(self._database.query(segments.erasures))
+        except StorageFailed:
+            return False
 
     def _run(self, is_ending: threading.Event) -> None:
+        end_at = time.monotonic() + _ROUND_SECONDS
         while True:
-            self._wait()
+            # This also finds devices that another process has erased, so it does not need a moving clock.
+            is_awake = self._wake_up.wait(min(_ROUND_SECONDS, _ERASED_SECONDS))
             if is_ending.is_set():
                 return
-            self._wake_up.clear()
             try:
+                if is_awake:
+                    self._wake_up.clear()
+                elif not self._is_due(end_at):
+                    continue
+                end_at = time.monotonic() + _ROUND_SECONDS
                 self.round()
             except NotLeader:
                 return

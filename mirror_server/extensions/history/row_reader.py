@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 _ROWS_AT_A_TIME = 5000
 _FEW_ROWS = 2000
 _FEW_BYTES = 256 * 1024
+_FEW_BATCHES = 20
+_MANY_ROWS = 20_000
 _MOST_NAMED = 500
 """Up to this number of devices, the database itself selects the rows of the tail."""
 
@@ -253,8 +255,11 @@ def _start_all_up_to_boundary(waiting: list[Source], heads: list[_Head], *, desc
     """Start all sources that may have rows up to the boundary, so that they are in memory. Return the boundary."""
     first, last = (max, min) if descending else (min, max)
     while True:
-        # A head whose source has ended limits nothing: all of its rows are in memory.
+        # A head whose source has ended limits nothing: all of its rows are in memory. But many rows are merged first,
+        # before further sources are started.
         limits = [head.boundary for head in heads if not head.is_last]
+        if sum(head.row_count for head in heads) >= _MANY_ROWS:
+            limits = [head.boundary for head in heads]
         boundary = first(limits) if limits else last((head.boundary for head in heads), default=None)
         if not waiting or (boundary is not None and _is_after(waiting[-1], boundary[0], descending=descending)):
             return boundary
@@ -287,7 +292,7 @@ class _Head:
             return bool(self._batch.num_rows)
         batches: list[pa.RecordBatch] = []
         row_count = byte_count = 0
-        while row_count < _FEW_ROWS and byte_count < _FEW_BYTES:
+        while row_count < _FEW_ROWS and byte_count < _FEW_BYTES and (not row_count or len(batches) < _FEW_BATCHES):
             batch = next(self._batches, None)
             if batch is None:
                 self.is_last = True
@@ -299,6 +304,12 @@ class _Head:
         if self._batch.num_rows:
             self.boundary = self._key(0 if self._descending else self._batch.num_rows - 1)
         return bool(self._batch.num_rows)
+
+    @property
+    def row_count(self) -> int:
+        """The number of rows in memory."""
+        count: int = self._batch.num_rows
+        return count
 
     def cut(self, boundary: _Key) -> pa.RecordBatch:
         """Remove the rows up to and including this position from the batch, and return them."""

@@ -140,7 +140,7 @@ class SqliteBackend:
         # Whether the log already says that the file was removed or replaced.
         self._is_misplaced = False
         self._misplaced_lock = threading.Lock()
-        self._is_damaged = False
+        self._is_damaged = self._is_damage_logged = False
         if must_exist and not path.exists():
             raise DatabaseError(f"there is no database {path}; pass the server's database with --database")
         if must_exist and not path.stat().st_size:
@@ -269,9 +269,9 @@ class SqliteBackend:
         except sqlite3.DatabaseError as error:
             if code_of(error) not in DAMAGED:
                 raise
-            if not self._is_damaged:
+            if not self._is_damage_logged:
                 _log.error("cannot read the database %s: %s; %s", self._path, error, DAMAGED_CURE)
-            self._is_damaged = True
+            self._is_damaged = self._is_damage_logged = True
             # Applications receive this message, and must not learn the path.
             raise StorageFailed(f"cannot read its database: {error}") from error
 
