@@ -25,7 +25,7 @@ from mirror_sdk._protocol.defaults import (
     DEFAULT_TIMEOUT_SECONDS,
 )
 from mirror_sdk._protocol.request_options import to_execute, to_write
-from mirror_sdk._run_in_thread import import_in_thread, run_in_thread, run_interruptible
+from mirror_sdk._run_in_thread import import_in_thread, run_in_thread
 from mirror_sdk._session.async_client_session import AsyncClientSession
 from mirror_sdk._session.async_table_reader import AsyncTableReader
 from mirror_sdk._table_arguments import DeviceTable, is_table
@@ -1312,7 +1312,7 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         views = AsyncServiceViews(self._session, self.changes, now, deadline, *loop_functions())
         running = start_query(query, views, as_=as_, explain=explain, max_rows=max_rows, deadline=deadline)
         # synchronous alone: return running.result()
-        return await run_interruptible(running.result, running.interrupt)  # asynchronous alone
+        return await running.result_on_loop()  # asynchronous alone
 
     @property
     def base_url(self) -> str:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, asynccontextmanager
+from contextvars import ContextVar, copy_context
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from mirror_sdk._fork import import_locked
@@ -18,6 +22,45 @@ LONGEST_TIME_SLICE_SECONDS = 0.005
 """The maximum time that a task runs before it yields to others. It equals the interpreter's switch interval."""
 
 _imported: set[str] = set()
+_uses_new_threads: ContextVar[bool] = ContextVar("uses_new_threads", default=False)
+
+
+def run_in_new_thread(work: Callable[[], T], name: str) -> Future[T]:
+    """Start a function in a new thread with this name, and return its future result, which cannot be cancelled."""
+    result: Future[T] = Future()
+    result.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            found = work()
+        except BaseException as error:
+            result.set_exception(error)
+        else:
+            result.set_result(found)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return result
+
+
+def use_new_threads() -> None:
+    """Let this task, and the tasks that it starts, run functions in new threads instead of the few of the event loop.
+
+    This is necessary for functions that wait for another task. Such functions could occupy all threads of the loop, and
+    the other task would never continue.
+    """
+    _uses_new_threads.set(True)
+
+
+async def to_thread(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Run a function in a thread and return its result; see :func:`use_new_threads`.
+
+    Raises:
+        Exception: Any error that the function raised.
+    """
+    if not _uses_new_threads.get():
+        return await asyncio.to_thread(work, *arguments, **options)
+    run: Callable[[], T] = partial(copy_context().run, work, *arguments, **options)
+    return await asyncio.wrap_future(run_in_new_thread(run, "mirror-work"))
 
 
 async def run_in_thread(work: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
@@ -26,25 +69,7 @@ async def run_in_thread(work: Callable[P, T], *arguments: P.args, **options: P.k
     Raises:
         Exception: Any error that the function raised.
     """
-    return await to_the_end(asyncio.to_thread(work, *arguments, **options))
-
-
-async def run_interruptible(work: Callable[[], T], interrupt: Callable[[], None]) -> T:
-    """Run a function in a thread and return its result. A cancelled call interrupts the function and waits for its end.
-
-    Raises:
-        Exception: Any error that the function raised.
-    """
-    working = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        interrupt()
-        raise
-    finally:
-        await to_the_end(asyncio.wait([working]))
-        # Otherwise asyncio would report that the exception of the work was never retrieved.
-        working.exception()
+    return await to_the_end(to_thread(work, *arguments, **options))
 
 
 async def to_the_end(work: Awaitable[T]) -> T:

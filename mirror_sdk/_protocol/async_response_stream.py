@@ -19,6 +19,7 @@ import httpx
 from mirror_sdk._protocol.deadline import Deadline
 from mirror_sdk._protocol.event_loop import ends_with
 from mirror_sdk._protocol.response_body import BUFFER_BYTES, Body, Decompressor
+from mirror_sdk._run_in_thread import to_thread
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ async def read_streamed(
     chunks = _Chunks(iter_chunks(response, deadline, _CHUNK_BYTES))
     body: io.BufferedReader[Any] = io.BufferedReader(Body(chunks), BUFFER_BYTES)
     # In a thread, because reading takes a while and other tasks must continue.
-    reading = asyncio.ensure_future(asyncio.to_thread(read, response.headers, body))
+    reading = asyncio.ensure_future(to_thread(read, response.headers, body))
     try:
         return await asyncio.shield(reading)
     finally:

@@ -121,5 +121,5 @@ def prompt(client: MirrorClient, run: Callable[[str], None]) -> None:
             run(query)
         except KeyboardInterrupt:
             click.echo("The query was interrupted.", err=True)
-        except MirrorError as error:
+        except (MirrorError, OSError, ValueError, ImportError) as error:
             click.echo(f"Error: {in_words_of_the_shell(str(error))}", err=True)

@@ -5,6 +5,7 @@ The conditions select at least the rows of the filter, and sometimes more. The f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
@@ -235,7 +236,7 @@ def _conditions(node: Any) -> dict[str, Intervals]:
             return _either(_conditions(left), _conditions(right))
         case _Call("if_else", [_Call("is_valid", _), condition, None]):
             return _conditions(condition)
-        case _Call("is_in", [_Field(name)], {"value_set": [*values]}):
+        case _Call("is_in", [_Field(name)], {"value_set": [*values]}) if not any(map(_is_nan, values)):
             return {name: frozenset(ValueInterval(_plain(one), _plain(one)) for one in values if one is not None)}
         case _Call(function, [_Field(name), value]) if value is not None and not isinstance(value, _Call | _Field):
             return _compared(function, name, _plain(value))
@@ -243,6 +244,8 @@ def _conditions(node: Any) -> dict[str, Intervals]:
 
 
 def _compared(function: str, name: str, value: Any) -> dict[str, Intervals]:
+    if _is_nan(value):
+        return {}
     match function:
         case "equal":
             return {name: frozenset([ValueInterval(value, value)])}
@@ -251,6 +254,11 @@ def _compared(function: str, name: str, value: Any) -> dict[str, Intervals]:
         case "less" | "less_equal":
             return {name: frozenset([ValueInterval(None, value, function == "less_equal")])}
     return {}
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a value is NaN. DuckDB orders it after all numbers, but comparisons in Python are false."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _plain(value: Any) -> Any:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+import asyncio
+from collections.abc import Callable, Collection
+from concurrent.futures import wait
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import duckdb
 
 from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._run_in_thread import run_in_new_thread, to_the_end
 from mirror_sdk.errors import CallTimeout
 
 T = TypeVar("T")
@@ -39,13 +40,7 @@ class RunningQuery(Generic[T]):
         self._connection = connection
         self._stop_fetches = stop_fetches
         self._deadline = deadline
-        self._result: Future[T] = Future()
-        self._interrupted: Future[None] = Future()
-        threading.Thread(target=self._run, args=(work,), name="mirror-sql-query", daemon=True).start()
-
-    def interrupt(self) -> None:
-        """Let :meth:`result` end soon."""
-        self._interrupted.set_result(None)
+        self._result = run_in_new_thread(work, "mirror-sql-query")
 
     def result(self) -> T:
         """Return the result. If an exception ends the wait, the query is interrupted, and has ended afterwards.
@@ -55,24 +50,46 @@ class RunningQuery(Generic[T]):
             Exception: The error of the query.
         """
         try:
-            seconds = None if self._deadline is None else self._deadline.left
-            either: list[Future[Any]] = [self._result, self._interrupted]
-            done, _ = wait(either, seconds, FIRST_COMPLETED)
-            if not done and self._deadline is not None:
-                raise CallTimeout(f"SQL query: {self._deadline.overrun}")
+            done, _ = wait([self._result], self._seconds_left)
+            self._require(done)
         finally:
             while not self._result.done():
-                self._stop_fetches()
-                # A query that has just ended has closed its connection.
-                with suppress(duckdb.Error):
-                    self._connection.interrupt()
+                self._interrupt()
                 wait([self._result], _INTERRUPT_SECONDS)
         return self._result.result()
 
-    def _run(self, work: Callable[[], T]) -> None:
+    async def result_on_loop(self) -> T:
+        """Return the result as :meth:`result` does, while the event loop continues. This occupies none of its threads.
+
+        Raises:
+            CallTimeout: The deadline has passed.
+            Exception: The error of the query.
+        """
+        ending = asyncio.wrap_future(self._result)
         try:
-            found = work()
-        except BaseException as error:
-            self._result.set_exception(error)
-        else:
-            self._result.set_result(found)
+            done, _ = await asyncio.wait([ending], timeout=self._seconds_left)
+            self._require(done)
+        finally:
+            await to_the_end(self._end(ending))
+        return ending.result()
+
+    async def _end(self, ending: asyncio.Future[T]) -> None:
+        while not ending.done():
+            self._interrupt()
+            await asyncio.wait([ending], timeout=_INTERRUPT_SECONDS)
+        # Otherwise asyncio would report that the exception of the query was never retrieved.
+        ending.exception()
+
+    @property
+    def _seconds_left(self) -> float | None:
+        return None if self._deadline is None else self._deadline.left
+
+    def _require(self, done: Collection[object]) -> None:
+        if not done and self._deadline is not None:
+            raise CallTimeout(f"SQL query: {self._deadline.overrun}")
+
+    def _interrupt(self) -> None:
+        self._stop_fetches()
+        # A query that has just ended has closed its connection.
+        with suppress(duckdb.Error):
+            self._connection.interrupt()

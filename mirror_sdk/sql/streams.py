@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from mirror_sdk._run_in_thread import use_new_threads
+
 _MOST_WAITING = 4
 
 Put: TypeAlias = Callable[[pa.Table], None]
@@ -123,6 +125,8 @@ def fetch_on_loop(loop: asyncio.AbstractEventLoop, work: Callable[[Put], Awaitab
 
 
 async def _awaited(work: Awaitable[None]) -> None:
+    # The fetch waits for DuckDB, which may first wait for the rows of another fetch.
+    use_new_threads()
     await work
 
 

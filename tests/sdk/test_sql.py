@@ -5,6 +5,7 @@ import math
 import random
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import duckdb
@@ -447,6 +448,24 @@ def test_two_tasks_query_at_once(run, plain, simulator):
         return [frame["n"].tolist() for frame in await asyncio.gather(*queries)]
 
     assert run(scene) == [[len(plain.history())], [1]]
+
+
+def test_many_tasks_query_at_once_on_a_loop_with_one_thread(run, simulator):
+    simulator.add_device("light", [SENSOR])
+
+    async def scene(client: AsyncMirrorClient):
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        endless = asyncio.ensure_future(client.sql(ENDLESS))
+        while not sql_threads():
+            await asyncio.sleep(0)
+        try:
+            tables = await asyncio.gather(*(client.sql("select count(*) as n from devices") for _ in range(10)))
+        finally:
+            endless.cancel()
+            await asyncio.wait([endless])
+        return [table["n"].tolist() for table in tables]
+
+    assert run(scene) == [[1]] * 10
 
 
 def test_keyboard_interrupt_ends_the_query(plain, monkeypatch):

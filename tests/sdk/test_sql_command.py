@@ -77,9 +77,13 @@ def test_prompt_runs_each_query(plain, capsys):
         queries.append(query)
         if query == "wrong;":
             raise InvalidValue("it is wrong")
+        if query == "full;":
+            raise OSError("the disk is full")
 
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        keys.send_text("help\nfrom state\nwhere true;\nwrong;\nselect 1\n\nexit\n")
+        keys.send_text("help\nfrom state\nwhere true;\nwrong;\nfull;\nselect 1\n\nexit\n")
         prompt(plain, run)
-    assert queries == ["from state\nwhere true;", "wrong;", "select 1"]
-    assert "The tables are devices, state" in capsys.readouterr().out
+    assert queries == ["from state\nwhere true;", "wrong;", "full;", "select 1"]
+    printed = capsys.readouterr()
+    assert "The tables are devices, state" in printed.out
+    assert printed.err == "Error: it is wrong\nError: the disk is full\n"

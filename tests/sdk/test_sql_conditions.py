@@ -1,5 +1,6 @@
 """The conditions that are derived from the filters of DuckDB. They never exclude a row that the filter includes."""
 
+import math
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import reduce
@@ -88,6 +89,13 @@ def test_conditions_include_each_row_of_a_comparison():
         for value in values[:-1]:
             for operator in OPERATORS:
                 require_all_rows(getattr(pc.field(name), operator)(value))
+
+
+def test_nan_is_no_limit():
+    """DuckDB orders NaN after all numbers."""
+    value = pc.field("value_num")
+    for expression in (value <= pa.scalar(math.nan), value == pa.scalar(math.nan), value.isin([1.0, math.nan])):
+        assert conditions_of(expression) == ({}, {"value_num"})
 
 
 def require_all_rows(expression):

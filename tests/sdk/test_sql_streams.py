@@ -1,10 +1,15 @@
 """Tables that are fetched while DuckDB reads them."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pyarrow as pa
 import pytest
 
+from mirror_sdk._protocol.async_response_stream import read_streamed
+from mirror_sdk._protocol.deadline import Deadline
+from mirror_sdk._run_in_thread import run_in_new_thread, run_in_thread
 from mirror_sdk.sql.streams import StreamClosed, fetch_in_thread, fetch_on_loop
 
 TABLE = pa.table({"a": [1]})
@@ -65,3 +70,28 @@ def test_fetch_in_a_task_of_another_thread():
         return await asyncio.to_thread(lambda: list(fetch_on_loop(loop, work)))
 
     assert asyncio.run(scene()) == [TABLE]
+
+
+async def put_one_by_one(sink):
+    for _ in range(6):
+        await run_in_thread(sink, TABLE)
+
+
+async def put_while_read(sink):
+    await read_streamed(lambda *_: [sink(TABLE) for _ in range(6)], httpx.Response(200, content=b""), Deadline(60))
+
+
+@pytest.mark.parametrize("work", [put_one_by_one, put_while_read])
+def test_fetch_that_waits_for_its_reader_occupies_no_thread_of_the_loop(work):
+    async def scene():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        streams = [fetch_on_loop(loop, work), fetch_on_loop(loop, work)]
+        last_first = run_in_new_thread(lambda: [list(stream) for stream in reversed(streams)], "reader")
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(last_first), 60)
+        finally:
+            for stream in streams:
+                stream.stop()
+
+    assert asyncio.run(scene()) == [[TABLE] * 6] * 2
