@@ -82,7 +82,8 @@ RuleLike: TypeAlias = PresubscriptionRule | Mapping[str, object]
 QueryLike: TypeAlias = str | Mapping[str, object]
 """A filter of the directory: a query string, or conditions as in the argument ``filters=``."""
 
-_DEVICES_AT_A_TIME = 100
+DEVICES_AT_A_TIME = 100
+"""The maximum number of device ids in the conditions of one request."""
 _NOT_FOUND = frozenset({404})
 _PRECONDITION_FAILED = frozenset({412})
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
@@ -373,8 +374,8 @@ def event_filters(
     same = conditions(None, date_time__gte=begin, date_time__lte=last, event_type__in=event_types and [*event_types])
     if device_ids is None:
         return [same]
-    starts = range(0, len(device_ids), _DEVICES_AT_A_TIME)
-    return [same | {"device_id__in": device_ids[start : start + _DEVICES_AT_A_TIME]} for start in starts]
+    starts = range(0, len(device_ids), DEVICES_AT_A_TIME)
+    return [same | {"device_id__in": device_ids[start : start + DEVICES_AT_A_TIME]} for start in starts]
 
 
 def newest(events: Iterable[DeviceEvent], limit: int | None) -> list[DeviceEvent]:

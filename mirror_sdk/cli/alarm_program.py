@@ -17,6 +17,7 @@ from mirror_sdk.conditions import Alarm
 
 _MINUTE_SECONDS = 60.0
 _LIMIT_SECONDS = 60.0
+_STANDARD_ERROR = 2
 
 
 class AlarmProgram:
@@ -63,6 +64,8 @@ class AlarmProgram:
                 check=False,
                 env=os.environ | environment_of(alarm),
                 stdin=subprocess.DEVNULL,
+                # Standard output has only the lines of the alarms.
+                stdout=_STANDARD_ERROR,
                 timeout=_LIMIT_SECONDS,
             )
         except subprocess.TimeoutExpired:

@@ -88,8 +88,8 @@ def watch(
 
     With --alarm, the command shows alarms instead of events, one line when a condition starts and one when it ends:
     see 'mirror help conditions'. --exec runs a program for each of them, one after the other, with the alarm in
-    environment variables such as MIRROR_ALARM_KIND, and as JSON in MIRROR_ALARM. A program that fails or runs for more
-    than a minute is reported on standard error, and the command continues.
+    environment variables such as MIRROR_ALARM_KIND, and as JSON in MIRROR_ALARM. Its output goes to standard error. A
+    program that fails or runs for more than a minute is reported there, and the command continues.
 
     \b
       mirror watch --path '/3303/*'

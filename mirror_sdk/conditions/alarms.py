@@ -202,8 +202,15 @@ class Alarms(Iterator[Alarm]):
     def _read_state(self, live: LiveConditions) -> None:
         """Evaluate the current state of the registered devices."""
         needs_state = live.needs_state
-        found = self._session.collect(partial(_operations.list_devices, {"state": "registered"}, limit=None), None)
-        ids = [one.id for one in found if self._device_ids is None or one.id in self._device_ids]
+        filters: list[dict[str, object]] = [{"state": "registered"}]
+        if self._device_ids is not None:
+            size = _operations.DEVICES_AT_A_TIME
+            starts = range(0, len(self._device_ids), size)
+            filters = [filters[0] | {"id__in": self._device_ids[first : first + size]} for first in starts]
+        ids: list[str] = []
+        for one in filters:
+            found = self._session.collect(partial(_operations.list_devices, one, limit=None), None)
+            ids += [device.id for device in found]
         devices = gather_requests(self._read_device, ids)
         present = [one for one in devices if one is not None]
         subscribed = live.accept_state(present, reported=needs_state)

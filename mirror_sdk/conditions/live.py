@@ -71,12 +71,14 @@ class LiveConditions:
         self.position: int | None = None
         self.needs_state: bool = True
         self._conditions = conditions
-        self._devices = devices
+        self._devices = None if devices is None else frozenset(devices)
         self._called_from = called_from
         self._evaluator = Evaluator([one.expression for one in conditions])
         self._names: dict[str, str] = {}
         # When the values of the state were reported, and, with an empty path, when its devices last registered.
         self._state_times: dict[tuple[str, str], int] = {}
+        self._newest_state_time: int = -1
+        self._selected: dict[str, bool] = {}
         self._pending: deque[Change] = deque()
         self.is_in_gap: bool = False
 
@@ -167,12 +169,16 @@ class LiveConditions:
                 subscribed += [path] if resource.subscribed else []
                 if resource.desired is not None:
                     self._feed(RowKind.DESIRED, device.device_id, path, resource.desired.value)
+                elif resource.reported is not None:
+                    # The desired value may have been removed since the last read.
+                    self._feed(RowKind.DESIRED, device.device_id, path, None)
                 if reported and resource.reported is not None:
                     reported_at = resource.reported.reported_at
                     since = None if reported_at is None else _milliseconds(reported_at)
                     self._feed(RowKind.REPORTED, device.device_id, path, resource.reported.value, since)
                     if since is not None:
                         self._state_times[device.device_id, path] = since
+        self._newest_state_time = max(self._state_times.values(), default=-1)
         self.needs_state = self.needs_state and not reported
         return subscribed
 
@@ -221,35 +227,50 @@ class LiveConditions:
         self.position, self.needs_state, self.is_in_gap = stored.position, stored.needs_state, stored.is_in_gap
         self._names, self._pending = stored.names, deque(pending)
         self._state_times = {(device, path): at for device, path, at in stored.state_times}
+        self._newest_state_time = max(self._state_times.values(), default=-1)
 
     def _accept_event(self, event: Event) -> None:
         if event.kind is EventKind.GAP:
             # The lost entries may have changed any value since the last entry.
             self._collect(self._evaluator.feed(Row(self._evaluator.now, RowKind.GAP)))
             self.is_in_gap = self.needs_state = True
+            # If the log was reset, new entries may have earlier times.
+            self._state_times.clear()
             return
         if event.kind is EventKind.UNKNOWN or event.device_id is None:
             return
         self._advance(_logged_at(event))
         if event.endpoint_name is not None:
             self._names[event.device_id] = event.endpoint_name
-        if self._devices is not None and event.device_id not in self._devices:
-            return
         if self._is_in_state(event, event.device_id):
+            return
+        if self._devices is not None and event.device_id not in self._devices:
             return
         if event.kind in _ABSENT:
             self._collect(self._evaluator.feed(Row(self._evaluator.now, RowKind.ABSENT, event.device_id)))
-        elif event.path is not None and event.value is not None and _is_report(event.kind, event.value):
+        elif (
+            event.path is not None
+            and event.value is not None
+            # The evaluator would store the resource.
+            and self._is_selected(event.path)
+            and _is_report(event.kind, event.value)
+        ):
             self._feed(RowKind.REPORTED, event.device_id, event.path, event.value)
 
     def _is_in_state(self, event: Event, device: str) -> bool:
         """Return whether an entry precedes the state, which was read after the position in the log."""
-        at = None if event.logged_at is None else _milliseconds(event.logged_at)
+        if event.logged_at is None or not self._state_times:
+            return False
+        at = _milliseconds(event.logged_at)
+        if at > self._newest_state_time:
+            # All later entries follow the state, even if the clock of the service is set back.
+            self._state_times.clear()
         path = "" if event.kind in _ABSENT else event.path or ""
-        return at is not None and at < self._state_times.get((device, path), -1)
+        return at < self._state_times.get((device, path), -1)
 
-    def _feed(self, kind: RowKind, device: str, path: str, value: Value, since: int | None = None) -> None:
-        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar_of(value), since)))
+    def _feed(self, kind: RowKind, device: str, path: str, value: Value | None, since: int | None = None) -> None:
+        scalar = None if value is None else scalar_of(value)
+        self._collect(self._evaluator.feed(Row(self._evaluator.now, kind, device, path, scalar, since)))
 
     def _advance(self, at: datetime) -> None:
         if self.is_in_gap:
@@ -263,7 +284,11 @@ class LiveConditions:
         self._pending.extend(changes)
 
     def _is_selected(self, path: str) -> bool:
-        return any(clause.matches(path) for one in self._conditions for clause in one.clauses)
+        found = self._selected.get(path)
+        if found is None:
+            found = any(clause.matches(path) for one in self._conditions for clause in one.clauses)
+            self._selected[path] = found
+        return found
 
 
 def scalar_of(value: Value) -> Scalar | None:

@@ -53,6 +53,12 @@ def test_program_receives_the_alarm_in_its_environment(watch, tmp_path):
     assert (alarm["kind"], alarm["value"], alarm["condition"]) == ("started", 26.0, CONDITION)
 
 
+def test_output_of_the_program_is_not_between_the_lines_of_alarms(watch, capfd):
+    result = watch("--json", "--exec", shlex.join([sys.executable, "-c", "print('sent')"]))
+    assert json.loads(result.stdout)["kind"] == "started"
+    assert capfd.readouterr() == ("", "sent\n")
+
+
 def test_failing_program_is_reported_and_the_watch_continues(watch):
     result = watch("--exec", shlex.join([sys.executable, "-c", "raise SystemExit(3)"]), values=(26.0, 20.0))
     assert result.exit_code == 0

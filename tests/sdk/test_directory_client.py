@@ -123,7 +123,7 @@ def test_events_are_listed_and_tabled(client, simulator, device_id):
 
 
 def test_events_of_many_devices_and_pages_are_one_list(client, simulator, device_id, monkeypatch):
-    monkeypatch.setattr("mirror_sdk._protocol.operations._DEVICES_AT_A_TIME", 2)
+    monkeypatch.setattr("mirror_sdk._protocol.operations.DEVICES_AT_A_TIME", 2)
     monkeypatch.setattr("mirror_sdk._protocol.operations.MAX_LIMIT", 3)
     more = [simulator.add_device(f"more-{number}") for number in range(4)]
     for one in (*more, device_id):

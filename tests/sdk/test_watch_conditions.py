@@ -369,6 +369,83 @@ def test_alarms_equal_the_intervals_of_a_recording_and_of_the_history(client, si
             assert ended.sort_values("end")["id"].tolist() == ids
 
 
+def device_of(device_id, at, path=TEMPERATURE, reported=None, desired=None):
+    """Return the state of a device with one resource."""
+    found = SimpleNamespace(
+        subscribed=True,
+        reported=reported and SimpleNamespace(value=value_of(reported), reported_at=at),
+        desired=desired and SimpleNamespace(value=value_of(desired)),
+    )
+    return SimpleNamespace(device_id=device_id, endpoint_name=None, updated_at=at, resources={path: found})
+
+
+def value_of(number):
+    batch = Batch(Entries(message_of(1, 1, "observation", "d1", TEMPERATURE, number, 0)), 1)
+    return next(read_events(batch, START)).value
+
+
+def observe(live, seq, second, value, *, device="d1", path=TEMPERATURE, gap=None):
+    batch = Batch(Entries(message_of(seq, second, "observation", device, path, value, 0)), seq, gap)
+    live.accept(batch, seq, START, None)
+
+
+def drain(live):
+    found = []
+    while live.alarm is not None:
+        found.append(live.alarm)
+        live.pop()
+    return kinds(found)
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_clock_that_is_set_back_after_the_state_loses_no_entry(is_reset):
+    watch = WatchSettings("s", "k", [], None)
+    live = LiveConditions([Condition(TEMPERATURE, above=25)], ["d1"], None)
+    live.start(0, START)
+    live.accept_state([device_of("d1", START + timedelta(seconds=50), reported=20.0)], reported=True)
+    if is_reset:
+        observe(live, 1, 1, 30.0, gap=Gap(None, None))
+    else:
+        # An entry of another device is sufficient.
+        observe(live, 1, 51, 20.0, device="d2")
+        assert json.loads(live.dump(watch))["state_times"] == []
+        observe(live, 2, 1, 30.0)
+    assert drain(live) == [("started", 30.0)]
+
+
+def test_resources_without_a_condition_are_not_stored():
+    live = LiveConditions([Condition(TEMPERATURE, above=25)], None, None)
+    live.start(0, START)
+    for seq, path in enumerate((SWITCH, SET_POINT, TEMPERATURE), 1):
+        observe(live, seq, seq, 30.0, path=path)
+    assert list(live._evaluator._resources) == [("d1", TEMPERATURE)]
+
+
+def test_desired_value_that_was_removed_is_forgotten():
+    live = LiveConditions([Condition(TEMPERATURE, differs_from_desired_for="1s")], None, None)
+    live.start(0, START)
+    live.accept_state([device_of("d1", START, reported=20.0, desired=30.0)], reported=True)
+    live.accept(Batch(), 0, START, START + timedelta(seconds=2))
+    assert drain(live) == [("started", 20.0)]
+    live.accept_state([device_of("d1", START, reported=20.0)], reported=False)
+    assert drain(live) == [("ended", 20.0)]
+
+
+@pytest.mark.both_clients
+def test_only_the_selected_devices_are_read(mirror, client_of, simulator, device_id, monkeypatch):
+    monkeypatch.setattr("mirror_sdk._protocol.operations.DEVICES_AT_A_TIME", 1)
+    resources = [{"path": TEMPERATURE, "value": "20", "observable": True}]
+    second, other = (simulator.add_device(name, resources) for name in ("sensor-2", "sensor-3"))
+    requests = []
+    client = client_of(URL, mirror.new_key(), transport=Between(mirror, before=requests.append))
+    selected = sorted([device_id, second])
+    with client.watch_conditions([HOT], subscribe=True, timeout=0, devices=selected) as alarms:
+        assert list(alarms) == []
+    listed = [one.url.params for one in requests if one.url.path == "/v3/devices"]
+    assert [(one["state__eq"], one["id__in"]) for one in listed] == [("registered", one) for one in selected]
+    assert not [one for one in requests if other in str(one.url)]
+
+
 def test_entries_that_precede_the_state_are_ignored():
     """The state is read after the position in the log, so the log contains older values, too."""
     live, settings = LiveConditions([Condition(TEMPERATURE, above=25)], None, None), WatchSettings("s", "k", [], None)
