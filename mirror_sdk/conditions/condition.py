@@ -182,7 +182,7 @@ class Condition:
     ) -> pd.DataFrame:
         """Return the intervals in which the condition was met, one row for each.
 
-        The columns are listed in :data:`mirror_sdk.conditions.tables.INTERVALS_COLUMNS`. An interval that has not ended
+        The columns are listed in ``mirror_sdk.conditions.tables.INTERVALS_COLUMNS``. An interval that has not ended
         by the end of the table has no ``end``, and its ``duration`` counts up to the end of the table. Intervals that
         end before ``begin`` are left out.
 

@@ -326,6 +326,8 @@ def test_path_without_a_subscription_warns(client, device_id):
     with pytest.warns(NotSubscribedWarning, match=rf"covers {SET_POINT}, /3303/\*/5700, so"):
         list(client.watch_conditions([other | Condition("/3303/*/5700", above=1)], timeout=0))
     client.subscribe(device_id, TEMPERATURE)
+    # The device confirms the subscription later.
+    wait_until(lambda: client.get_device(device_id).resources[TEMPERATURE].subscribed)
     with pytest.warns(NotSubscribedWarning, match=rf"covers {SET_POINT}, so"):
         list(client.watch_conditions([other | Condition("/3303/*/5700", above=1)], timeout=0))
 
