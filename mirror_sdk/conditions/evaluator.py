@@ -96,7 +96,7 @@ class Evaluator:
     """
 
     def __init__(self, conditions: Sequence[Expression], states: list[GroupState] | None = None) -> None:
-        self.now = -1
+        self.now: int = -1
         self._states = states
         self.mismatches: list[Mismatch] = []
         self._conditions = conditions

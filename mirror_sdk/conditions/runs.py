@@ -71,14 +71,14 @@ class ClauseRun:
     __slots__ = ("_known", "clause", "desired", "extreme", "is_active", "key", "run", "scheduled", "value")
 
     def __init__(self, clause: Clause, key: tuple[int, str]) -> None:
-        self.clause = clause
-        self.key = key
+        self.clause: Clause = clause
+        self.key: tuple[int, str] = key
         self.scheduled: int | None = None
-        self.run = StateRun()
+        self.run: StateRun = StateRun()
         self.value: Scalar | None = None
         self.desired: Scalar | None = None
         self.extreme: float | None = None
-        self.is_active = False
+        self.is_active: bool = False
         # The time for which the test has been met, without unknown time, up to the start of the current state.
         self._known = 0
 

@@ -5,7 +5,7 @@ This is a separate module, because ``pydantic.RootModel`` is slow to import and 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field, RootModel
 
@@ -15,4 +15,4 @@ from mirror_sdk.wire.subscriptions import MAX_RULES, PresubscriptionRule
 class PresubscriptionRules(RootModel[Annotated[list[PresubscriptionRule], Field(max_length=MAX_RULES)]]):
     """All presubscription rules of an application in their stored order."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
