@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import orjson
@@ -21,7 +21,7 @@ from mirror_server.clock import Clock
 from mirror_server.core.errors import ApiError
 from mirror_server.extensions.postgresql.store import processes
 from mirror_server.store.database import Database
-from mirror_server.store.session import Session
+from mirror_server.store.session import LEADER, Session
 
 _CALL = "call"
 """The signal that a call for the leader was stored."""
@@ -107,6 +107,21 @@ class Responder(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class _Pending:
+    """A call without a response.
+
+    Attributes:
+        call: The call.
+        future: The future of its response.
+        leader: The token of the leader when the call was stored. It is ``None`` before that, and if there was none.
+    """
+
+    call: Call
+    future: Future[Reply] = field(default_factory=Future)
+    leader: str | None = None
+
+
 class Forwarder:
     """Forwards requests to the leader.
 
@@ -122,7 +137,7 @@ class Forwarder:
         self._clock = clock
         self._is_leader = is_leader
         self._numbers = itertools.count(1)
-        self._pending: dict[str, tuple[Call, Future[Reply]]] = {}
+        self._pending: dict[str, _Pending] = {}
         self._lock = threading.Lock()
         database.on(_CALL, self._handle_calls)
         database.on(_CANCELED, self._cancel_calls)
@@ -147,18 +162,20 @@ class Forwarder:
         :class:`~mirror_server.store.backend.StorageFailed` if the call cannot be stored.
         """
         call_id = f"{self._database.process_id}-{next(self._numbers)}"
-        future: Future[Reply] = Future()
+        pending = _Pending(call)
         with self._lock:
             # Register the call before it is stored, because the response may arrive before the result of storing it.
-            self._pending[call_id] = (call, future)
+            self._pending[call_id] = pending
 
         def work(session: Session) -> None:
+            # A new leader stores its token alone, so no earlier leader can see this call.
+            pending.leader = session.setting(LEADER)
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
             session.publish(_CALL, call_id)
 
         stored = self._database.submit(work, conflict_keys=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
-        return call_id, future
+        return call_id, pending.future
 
     def forget(self, call_id: str) -> None:
         """Cancel a call whose client has disconnected or whose time limit has passed."""
@@ -183,18 +200,21 @@ class Forwarder:
     def recover(self, *_: str) -> None:
         """Recover the pending calls after the leader has changed or this process has missed signals.
 
-        Stored responses are collected, and pending GET requests are sent to the leader again. All other calls fail with
-        503, because the former leader may have processed them and they must not be processed twice.
+        Stored responses are collected. Calls that were stored for the current leader are sent to it again, because it
+        may have missed them, for example while it was starting. It ignores those that it is processing already. Pending
+        GET requests are also sent to a new leader. All other calls fail with 503, because the former leader may have
+        processed them and they must not be processed twice.
         """
+        leader = self._database.query(lambda session: session.setting(LEADER))
         with self._lock:
             pending = dict(self._pending)
-        for call_id, (call, future) in pending.items():
+        for call_id, each in pending.items():
             if not self._take_response(call_id):
-                # Only a GET request may be processed twice.
-                if call.method == "GET" and self.is_needed:
+                may_repeat = each.call.method == "GET" or each.leader in {None, leader}
+                if may_repeat and self.is_needed:
                     self._resend(call_id)
                 else:
-                    self._end(call_id, future)
+                    self._end(call_id, each.future)
 
     def _resend_all(self, *_: str) -> None:
         # The leader is still the same process. It ignores calls that it is already processing, so sending all calls
@@ -242,7 +262,7 @@ class Forwarder:
             self._pending.pop(call_id, None)
         # The client may have disconnected, which cancels the future.
         with suppress(InvalidStateError):
-            entry[1].set_result(Reply.from_bytes(response))
+            entry.future.set_result(Reply.from_bytes(response))
         self._delete(call_id)
         return True
 
@@ -261,7 +281,7 @@ class Forwarder:
                 entry = self._pending.pop(call_id, None)
             if entry is not None:
                 with suppress(InvalidStateError):
-                    entry[1].set_exception(error)
+                    entry.future.set_exception(error)
 
 
 def leader_changed() -> ApiError:

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from mirror_server.clock import wall_time
 from mirror_server.server import Services
 from mirror_server.service import keys
-from mirror_server.service.keys import DEFAULT_SCOPES
+from mirror_server.service.keys import DEFAULT_SCOPES, Scope
 from mirror_server.web.flask_app import create_app
 
 
@@ -64,3 +64,22 @@ def test_forwarded_poll_of_ended_key_delivers_nothing_and_renewed_key_gets_event
         leader.database.write(lambda session: leader.log.append(session, "reg-updates", [(app_id, "d", {"ep": "d"})]))
         assert poll.result(60).status_code == 401
     assert get(follower, new, "/v2/notification/pull?hold=0").json["reg-updates"][0]["ep"] == "d"
+
+
+def test_call_that_a_starting_leader_missed_is_processed_once(pair, monkeypatch):
+    """A leader stores that it leads before it can process calls, and announces itself when it can."""
+    leader, _, follower = pair
+    key = keys.create(leader.database, "app", tuple(Scope), wall_time())
+    responder = leader.coordinator.forwarder.responder
+    missed: list[str] = []
+    monkeypatch.setattr(responder, "handle", missed.append)
+    body = {"endpoint_name": "sensor-1", "resources": []}
+    headers = {"Authorization": f"Bearer {key}"}
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(follower.post, "/sim/v1/devices", json=body, headers=headers)
+        until(lambda: missed)
+        monkeypatch.undo()
+        for _ in range(3):
+            leader.coordinator.forwarder.announce_leader()
+        assert call.result(60).status_code == 201
+    assert [device["endpoint_name"] for device in get(follower, key, "/v3/devices").json["data"]] == ["sensor-1"]
