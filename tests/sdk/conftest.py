@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import httpx
 import pytest
@@ -161,7 +162,19 @@ def new_client(mirror: Mirror, client_of: Callable[..., Any]) -> Callable[..., A
 @pytest.fixture
 def address(mirror: Mirror) -> Iterator[str]:
     """The address of the test's server, for clients over real connections."""
-    server = make_server("127.0.0.1", 0, mirror.transport.app, threaded=True)
+
+    def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterator[bytes]:
+        response = mirror.transport.app(environ, start_response)
+        try:
+            # Not "yield from": it would close the response a second time.
+            for part in response:  # noqa: UP028
+                yield part
+        finally:
+            # The development server does not close a response whose client has reset the connection, but it drops this
+            # generator.
+            getattr(response, "close", lambda: None)()
+
+    server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
