@@ -739,11 +739,11 @@ class AsyncMirrorClient(WithAttributeSuggestions):
         """
         import_locked("mirror_sdk.conditions.async_alarms")
         from mirror_sdk.conditions.async_alarms import AsyncAlarms
-        from mirror_sdk.conditions.coverage import checked_conditions
+        from mirror_sdk.conditions.coverage import watched_conditions
 
         return AsyncAlarms(
             self._session,
-            checked_conditions(conditions),
+            watched_conditions(conditions),
             devices=devices,
             state_file=state_file,
             subscribe=subscribe,

@@ -727,11 +727,11 @@ class MirrorClient(WithAttributeSuggestions):
         """
         import_locked("mirror_sdk.conditions.alarms")
         from mirror_sdk.conditions.alarms import Alarms
-        from mirror_sdk.conditions.coverage import checked_conditions
+        from mirror_sdk.conditions.coverage import watched_conditions
 
         return Alarms(
             self._session,
-            checked_conditions(conditions),
+            watched_conditions(conditions),
             devices=devices,
             state_file=state_file,
             subscribe=subscribe,

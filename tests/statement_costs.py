@@ -22,9 +22,9 @@ def large_fleet(path: Path) -> Database:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO devices (device_id, endpoint_name, endpoint_type, registered, queue_mode, lifetime_seconds,"
-            " created_at, updated_at, last_contact_at, registration_expires_at, backend)"
-            " VALUES (?, ?, 'Sensor', 1, 0, 60, 0, ?, 5, 0, 'test')",
-            [(each, f"endpoint-{each}", number % 1000 * YEAR) for number, each in enumerate(IDS)],
+            " created_at, updated_at, last_contact_at, registration_expires_at, backend, number)"
+            " VALUES (?, ?, 'Sensor', 1, 0, 60, 0, ?, 5, 0, 'test', ?)",
+            [(each, f"endpoint-{each}", number % 1000 * YEAR, number + 1) for number, each in enumerate(IDS)],
         )
     return open_database(f"sqlite:///{path}")
 

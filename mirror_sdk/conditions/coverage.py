@@ -11,19 +11,34 @@ from mirror_sdk.wire.subscriptions import PresubscriptionRule
 
 
 def checked_conditions(conditions: object) -> list[Condition]:
+    """Return the conditions of a list, which may contain their texts.
+
+    Raises:
+        TypeError: The argument is not a list of conditions.
+        InvalidValue: A text is not a condition.
+    """
+    if isinstance(conditions, Condition | str) or not isinstance(conditions, Iterable):
+        raise TypeError(f"conditions must be a list of Condition, not {conditions!r}; write [condition]")
+    return [_checked(one) for one in conditions]
+
+
+def _checked(one: object) -> Condition:
+    if not isinstance(one, Condition | str):
+        raise TypeError(f"each of conditions must be a Condition or its text, not {one!r}")
+    try:
+        return Condition.parse(one) if isinstance(one, str) else one
+    except InvalidValue as exc:
+        raise InvalidValue(f"conditions: {exc}") from exc
+
+
+def watched_conditions(conditions: object) -> list[Condition]:
     """Return the conditions of a watch.
 
     Raises:
         TypeError: The argument is not a list of conditions.
-        InvalidValue: There are no conditions, or one occurs twice.
+        InvalidValue: A text is not a condition, there are no conditions, or one occurs twice.
     """
-    if isinstance(conditions, Condition | str) or not isinstance(conditions, Iterable):
-        raise TypeError(f"conditions must be a list of Condition, not {conditions!r}; write [condition]")
-    found = list(conditions)
-    for one in found:
-        if not isinstance(one, Condition | str):
-            raise TypeError(f"each of conditions must be a Condition or its text, not {one!r}")
-    found = [Condition.parse(one) if isinstance(one, str) else one for one in found]
+    found = checked_conditions(conditions)
     if not found:
         raise InvalidValue("conditions is empty; pass at least one condition")
     if len(set(found)) < len(found):

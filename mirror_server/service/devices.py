@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -29,7 +30,7 @@ from mirror_server.store.conditions import Condition
 from mirror_server.store.database import Database
 from mirror_server.store.devices import DeviceRow
 from mirror_server.store.resources import AnnouncedResource, ReceivedValue, ResourceRow
-from mirror_server.store.session import Session, Subscribers
+from mirror_server.store.session import OLDEST_CONTACT, Session, Subscribers
 
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -286,6 +287,10 @@ class DeviceService:
         """Return an estimate of the number of devices, without counting them."""
         return self._database.query(devices.estimated_count)
 
+    def scanned_count(self, conditions: Sequence[Condition]) -> int:
+        """Return an estimate of the number of devices that are read for a page."""
+        return self._database.query(partial(devices.scanned_count, conditions=conditions))
+
     def registered(self, registration: Registration) -> Future[str]:
         """Store a full registration. The result of the future is the device id.
 
@@ -407,6 +412,10 @@ class DeviceService:
 
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last contact was before the given time, and fail their commands."""
+        oldest = session.setting(OLDEST_CONTACT)
+        if oldest is not None and int(oldest) >= instant:
+            # Contacts are only replaced by newer ones, so this does not read all devices.
+            return
         # The devices are deleted last, because the async responses and the listeners need their rows.
         silent = devices.silent_since(session, instant)
         for device_id in silent:
@@ -416,6 +425,9 @@ class DeviceService:
                 listener(session, silent)
         for device_id in silent:
             devices.delete(session, device_id)
+        contact = devices.oldest_contact(session)
+        if contact is not None:
+            session.put_setting(OLDEST_CONTACT, str(contact))
 
     def _observe(self, session: Session, observations: Sequence[Observation]) -> None:
         now = self._clock.now()

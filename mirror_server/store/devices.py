@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mirror_server.core.timestamps import Instant, after_seconds
@@ -40,6 +40,8 @@ _INDEXED = {"registered", "endpoint_type", "created_at", "updated_at"}
 
 _MANY = 4000
 """From about this number on, reading the devices by id until a page is full is faster than sorting them."""
+_FOUND_COST = 8
+"""The time to read a device that an index found, in devices that are read in order."""
 
 
 def find(session: Session, device_id: str) -> DeviceRow | None:
@@ -124,24 +126,33 @@ def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition
 
     SQLite has no statistics. For one page it might read many devices from the index, and sort them.
     """
-    return [_planned(session, condition, conditions) for condition in conditions]
+    counted = _with_counts(session, conditions)
+    return [each if found < _MANY else replace(each, among=None) for each, found in counted]
 
 
-def _planned(session: Session, condition: Condition, conditions: Sequence[Condition]) -> Condition:
-    column, comparison = condition.column, condition.comparison
-    if column in _INDEXED and comparison != "NOT IN":
-        among = f"SELECT device_id FROM devices WHERE {column} {comparison} ({{}})"
-        # A range of times consists of two conditions, each of which may find many devices.
-        for other in conditions:
-            if other.column == column and other is not condition and all(isinstance(at, int) for at in other.values):
-                among += f" AND {column} {other.comparison} ({', '.join(map(str, other.values))})"
-        # No index has this expression.
-        condition = replace(condition, column=f"coalesce({column}, {column})", among=among)
-    if condition.among is None:
-        return condition
-    some = f"{with_names(condition.among, condition)} LIMIT {_MANY}"
-    found = int(session.scalar(f"SELECT count(*) FROM ({some}) AS found", **parameters_of(condition)))
-    return replace(condition, among=condition.among if found < _MANY else None)
+def _with_counts(session: Session, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
+    """Yield the conditions, with queries that use an index, and how many devices each query finds, up to `_MANY`."""
+    for condition in conditions:
+        column, counted = condition.column, condition.among
+        planned = condition
+        if column in _INDEXED and condition.comparison != "NOT IN":
+            found = f"FROM devices WHERE {column} {condition.comparison} ({{}})"
+            # A range of times consists of two conditions, each of which may find many devices.
+            for other in conditions:
+                if (
+                    other.column == column
+                    and other is not condition
+                    and all(isinstance(at, int) for at in other.values)
+                ):
+                    found += f" AND {column} {other.comparison} ({', '.join(map(str, other.values))})"
+            # No index has this expression.
+            planned = replace(condition, column=f"coalesce({column}, {column})", among=f"SELECT device_id {found}")
+            counted = f"SELECT 1 {found}"
+        if counted is None:
+            yield planned, _MANY
+        else:
+            some = f"SELECT count(*) FROM ({with_names(counted, condition)} LIMIT {_MANY}) AS found"
+            yield planned, int(session.scalar(some, **parameters_of(condition)))
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
@@ -155,6 +166,16 @@ def estimated_count(session: Session) -> int:
     The estimate is too high if devices were deleted.
     """
     return int(session.scalar("SELECT coalesce(max(number), 0) FROM devices"))
+
+
+def scanned_count(session: Session, conditions: Sequence[Condition]) -> int:
+    """Return an estimate of the number of devices that are read for a page.
+
+    A device that an index finds counts as several devices, because it is not read in order.
+    """
+    fewest = min((found for _, found in _with_counts(session, conditions)), default=_MANY)
+    everything = estimated_count(session)
+    return everything if fewest == _MANY else min(everything, _FOUND_COST * fewest)
 
 
 def next_registration_expiry(session: Session) -> Instant | None:
@@ -173,10 +194,16 @@ def with_expired_registration(session: Session, now: Instant) -> list[DeviceRow]
 
 def silent_since(session: Session, instant: Instant) -> list[str]:
     """Return the ids of the devices whose last contact was before the given time."""
-    # This query uses no index, because every value from a device would have to update the index. The query runs once
-    # an hour, and reads 100,000 devices in 15 ms.
+    # This query uses no index, because every value from a device would have to update the index. It reads 1,000,000
+    # devices in 0.1 s, or 0.9 s if they are not in memory.
     rows = session.rows("SELECT device_id FROM devices WHERE last_contact_at < :instant", instant=instant)
     return [device_id for (device_id,) in rows]
+
+
+def oldest_contact(session: Session) -> Instant | None:
+    """Return the oldest of the last contacts of all devices, or ``None`` if there is no device."""
+    instant: Instant | None = session.scalar("SELECT min(last_contact_at) FROM devices")
+    return instant
 
 
 def delete(session: Session, device_id: str) -> None:

@@ -52,6 +52,9 @@ CLOCK = "clock"
 NEWEST_CONTACT = "newest_contact"
 """The setting with the time of the last contact with any device. It is stored only while no server is running."""
 
+OLDEST_CONTACT = "oldest_contact"
+"""The setting with a time before the last contact with each device."""
+
 MANUAL_CLOCK = "manual_clock_now"
 """The setting with the time of a manual clock, in milliseconds since 1970."""
 

@@ -72,7 +72,7 @@ def list_devices() -> Response:
     paging = query_paging()
     conditions = query_conditions(PAGING)
     devices = services().devices
-    return when_page_read(paging, conditions, devices.estimated_count(), devices.page, serialize.device)
+    return when_page_read(paging, conditions, devices.scanned_count(conditions), devices.page, serialize.device)
 
 
 @routes.get("/v3/devices/<device_id>")

@@ -228,7 +228,7 @@ def when_page_read(
     Args:
         paging: The requested page.
         conditions: The filters of the entries.
-        rows: The number of rows to select from.
+        rows: An estimate of the number of rows that are read.
         select: A function that reads up to ``limit + 1`` entries and the total number.
         to_json: A function that converts an entry to JSON.
         after: The id after which the page starts, if the ids are numbers.

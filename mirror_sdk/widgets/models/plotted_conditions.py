@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 
-from mirror_sdk.arrow_tables import columns
 from mirror_sdk.conditions import Condition
 from mirror_sdk.conditions.clause import Scalar
+from mirror_sdk.conditions.coverage import checked_conditions
 from mirror_sdk.conditions.evaluator import Evaluator, GroupState, Row, RowKind
+from mirror_sdk.conditions.live import scalar_of
 from mirror_sdk.conditions.spans import GroupKey, Span, Spans
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.events import Event, EventKind
-from mirror_sdk.values import Value, ValueKind
+from mirror_sdk.values import ValueKind
 from mirror_sdk.widgets.models.lines import SeriesKey
 from mirror_sdk.widgets.models.past_values import milliseconds
 
@@ -45,31 +46,21 @@ class PlottedCondition:
     spans: Sequence[Span]
 
 
-def checked_conditions(conditions: Iterable[Condition | str]) -> tuple[Condition, ...]:
+def plottable_conditions(conditions: Iterable[Condition | str]) -> tuple[Condition, ...]:
     """Return the conditions of an event watcher.
 
     Raises:
         InvalidValue: A string is not a condition, or a condition needs desired values.
         TypeError: The argument is not a list of conditions.
     """
-    if isinstance(conditions, Condition | str) or not isinstance(conditions, Iterable):
-        raise TypeError(f"conditions must be a list of conditions, not {conditions!r}; write [condition]")
-    return tuple(_checked(one) for one in conditions)
-
-
-def _checked(one: object) -> Condition:
-    if not isinstance(one, Condition | str):
-        raise TypeError(f"each of conditions must be a Condition or its text, not {one!r}")
-    try:
-        condition = Condition.parse(one) if isinstance(one, str) else one
-    except InvalidValue as exc:
-        raise InvalidValue(f"conditions: {exc}") from exc
-    if any(clause.test == "differs" for clause in condition.clauses):
-        raise InvalidValue(
-            f"conditions: {str(condition)!r} needs desired values, which events do not have;"
-            " use condition.intervals(client.history(...))"
-        )
-    return condition
+    found = tuple(checked_conditions(conditions))
+    for condition in found:
+        if any(clause.test == "differs" for clause in condition.clauses):
+            raise InvalidValue(
+                f"conditions: {str(condition)!r} needs desired values, which events do not have;"
+                " use condition.intervals(client.history(...))"
+            )
+    return found
 
 
 class ConditionTracker:
@@ -105,7 +96,7 @@ class ConditionTracker:
         if path not in self._is_tested:
             self._is_tested[path] = any(clause.matches(path) for one in self._conditions for clause in one.clauses)
         if self._is_tested[path] and event.kind in _REPORTS:
-            self._add(event.device_id, milliseconds(at), RowKind.REPORTED, path, _scalar(value))
+            self._add(event.device_id, milliseconds(at), RowKind.REPORTED, path, scalar_of(value))
 
     def _add(self, device: str | None, at: int, kind: RowKind, path: str = "", value: Scalar | None = None) -> None:
         for one in self._devices if device is None else {device} & self._devices.keys():
@@ -193,9 +184,3 @@ class _DeviceEvaluation:
         spans = self._spans.copy()
         spans.add(states)
         return spans
-
-
-def _scalar(value: Value) -> Scalar | None:
-    """Return the value that a condition compares, or ``None`` if there is none."""
-    cells = columns.number(value), columns.boolean(value), columns.text(value)
-    return next((one for one in cells if one is not None), None)

@@ -37,7 +37,7 @@ from mirror_sdk.widgets.models.formatting import format_count, format_value, sho
 from mirror_sdk.widgets.models.lines import Series, SeriesKey, short_name
 from mirror_sdk.widgets.models.model import Model, Row, Run, run_now
 from mirror_sdk.widgets.models.periodic_read import PeriodicRead
-from mirror_sdk.widgets.models.plotted_conditions import checked_conditions
+from mirror_sdk.widgets.models.plotted_conditions import plottable_conditions
 from mirror_sdk.widgets.models.recording_model import RecordingModel
 from mirror_sdk.widgets.models.time_window import Interval, TimeWindow, plotted_instant
 from mirror_sdk.widgets.models.timeline import CompletedWrite, Threshold, is_state, number_of
@@ -115,7 +115,7 @@ class WatcherModel(Model):
     ) -> None:
         super().__init__(client, run, clock=clock)
         self.thresholds = _thresholds(thresholds or {})
-        self._conditions = checked_conditions(conditions)
+        self._conditions = plottable_conditions(conditions)
         self._now = now
         self.recording = RecordingModel(self)
         self.window = TimeWindow()

@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
+_DESCRIPTIONS = {
+    "mirror_leader": "1 for the process that runs the devices and channels.",
+    "mirror_on_duty": "The earlier name of mirror_leader.",
+    "mirror_open_polls": "Open long polls, event streams and websockets.",
+    "mirror_store_queue": "Changes that wait to be stored.",
+    "mirror_devices": "Devices by state.",
+    "mirror_waiting_device_requests": "Device requests that have no response yet.",
+    "mirror_longest_device_queue": "Pending requests of the device that has the most.",
+    "mirror_notification_log_entries": "Entries in all notification logs.",
+    "mirror_notification_log_bytes": "Size of all notification logs.",
+    "mirror_webhooks": "Registered webhooks.",
+    "mirror_failing_webhooks": "Webhooks whose last call failed.",
+    "mirror_webhook_failures": "Calls that failed since each webhook's last success.",
+    "mirror_webhook_backlog_entries": "Log entries that were not delivered to webhooks yet.",
+}
+"""The metrics of the server, without those of extensions and of requests."""
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -67,8 +83,9 @@ class Metrics:
             CannotServe: Two metrics have the same name.
         """
         services = self._services
-        measured = [(SERVER, own_of(services)), *services.extensions.results("measurements")]
-        names = [(name, SERVER) for name in self._own]
+        measured = services.extensions.results("measurements")
+        # The values of the server's metrics are not needed, and counting a million devices takes long.
+        names = [(name, SERVER) for name in (*self._own, *_DESCRIPTIONS)]
         names += [(each.name, owner) for owner, measurements in measured for each in measurements]
         require_distinct((f"metric {name}", owner) for name, owner in names)
 
@@ -113,11 +130,15 @@ def own_of(services: Services) -> list[Measurement]:
     leads = int(services.is_leader())
     return [
         *stored,
-        Measurement("mirror_leader", "1 for the process that runs the devices and channels.", leads),
-        Measurement("mirror_on_duty", "The earlier name of mirror_leader.", leads),
-        Measurement("mirror_open_polls", "Open long polls, event streams and websockets.", services.log.open_polls),
-        Measurement("mirror_store_queue", "Changes that wait to be stored.", services.database.count_waiting()),
+        _own("mirror_leader", leads),
+        _own("mirror_on_duty", leads),
+        _own("mirror_open_polls", services.log.open_polls),
+        _own("mirror_store_queue", services.database.count_waiting()),
     ]
+
+
+def _own(name: str, value: float | Mapping[Any, float], labels: tuple[str, ...] = ()) -> Measurement:
+    return Measurement(name, _DESCRIPTIONS[name], value, labels)
 
 
 def _family(measurement: Measurement) -> Metric:
@@ -136,14 +157,14 @@ def counted(session: Session) -> Iterator[Measurement]:
         session, "SELECT count(*) FILTER (WHERE registered = 1), count(*) FILTER (WHERE registered = 0) FROM devices"
     )
     states = {("registered",): registered, ("deregistered",): deregistered}
-    yield Measurement("mirror_devices", "Devices by state.", states, ("state",))
+    yield _own("mirror_devices", states, ("state",))
     waiting, longest = _row(
         session,
         "SELECT coalesce(sum(length), 0), coalesce(max(length), 0) FROM"
         " (SELECT count(*) AS length FROM commands WHERE finished_at IS NULL GROUP BY device_id) AS queues",
     )
-    yield Measurement("mirror_waiting_device_requests", "Device requests that have no response yet.", waiting)
-    yield Measurement("mirror_longest_device_queue", "Pending requests of the device that has the most.", longest)
+    yield _own("mirror_waiting_device_requests", waiting)
+    yield _own("mirror_longest_device_queue", longest)
     # A restored log skips ``:lost`` numbers, which belong to no entries.
     entries, stored_bytes = _row(
         session,
@@ -152,18 +173,18 @@ def counted(session: Session) -> Iterator[Measurement]:
         " coalesce(sum(stored_bytes), 0) FROM logs",
         lost=NUMBERS_LEFT_OUT,
     )
-    yield Measurement("mirror_notification_log_entries", "Entries in all notification logs.", entries)
-    yield Measurement("mirror_notification_log_bytes", "Size of all notification logs.", stored_bytes)
+    yield _own("mirror_notification_log_entries", entries)
+    yield _own("mirror_notification_log_bytes", stored_bytes)
     webhooks, failing, failures, backlog = _row(
         session,
         "SELECT count(*), count(*) FILTER (WHERE failures > 0), coalesce(sum(failures), 0),"
         " coalesce(sum((last_seq - position) % :lost), 0) FROM callbacks JOIN logs ON logs.app_id = callbacks.app_id",
         lost=NUMBERS_LEFT_OUT,
     )
-    yield Measurement("mirror_webhooks", "Registered webhooks.", webhooks)
-    yield Measurement("mirror_failing_webhooks", "Webhooks whose last call failed.", failing)
-    yield Measurement("mirror_webhook_failures", "Calls that failed since each webhook's last success.", failures)
-    yield Measurement("mirror_webhook_backlog_entries", "Log entries that were not delivered to webhooks yet.", backlog)
+    yield _own("mirror_webhooks", webhooks)
+    yield _own("mirror_failing_webhooks", failing)
+    yield _own("mirror_webhook_failures", failures)
+    yield _own("mirror_webhook_backlog_entries", backlog)
 
 
 def _row(session: Session, statement: str, **parameters: Any) -> list[int]:

@@ -58,3 +58,21 @@ def test_a_page_reads_few_devices(database, monkeypatch, text, found):
     )
     assert len(rows) == found
     assert steps < STEPS
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("", len(IDS), len(IDS)),
+        ("endpoint_type__eq=Sensor", len(IDS), len(IDS)),
+        ("endpoint_type__eq=none", 0, 0),
+        ("endpoint_type__eq=Sensor&created_at__gte=2100-01-01T00:00:00Z", 0, 0),
+        ("updated_at__lte=2470-01-01T00:00:00Z&updated_at__gte=2469-01-01T00:00:00Z", 3, 30),
+        ("custom_attributes__site=Rome", 3, 30),
+    ],
+)
+def test_the_number_of_read_devices_is_estimated_with_indexes(database, monkeypatch, text, least, most):
+    monkeypatch.setattr(devices, "_MANY", 100)
+    conditions = read_filters(parse_qsl(text), DIRECTORY)
+    with database.read() as session:
+        assert least <= devices.scanned_count(session, conditions) <= most
