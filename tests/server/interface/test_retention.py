@@ -5,6 +5,7 @@ from device_resources import sensor
 from resource_paths import TEMPERATURE
 
 from mirror_server.service import housekeeping
+from mirror_server.store import devices
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -79,6 +80,26 @@ def test_only_silent_devices_are_deleted(server, key, exists, pass_months):
     assert not any(exists(device) for device in added)
     assert exists(steady)
     assert server.call(key, "GET", f"/v3/devices/{steady}").json["state"] == "registered"
+
+
+def test_devices_are_only_searched_when_one_may_be_silent(server, key, device, exists, pass_months, monkeypatch):
+    searches = []
+    find_silent = devices.silent_since
+
+    def silent_since(*arguments):
+        searches.append(arguments)
+        return find_silent(*arguments)
+
+    monkeypatch.setattr(devices, "silent_since", silent_since)
+    server.patch(key, device, online=False)
+    server.advance(key, HOUR)
+    assert len(searches) == 1
+    pass_months(SIX_MONTHS - DAY)
+    server.restart()
+    assert len(searches) == 1
+    server.advance(key, DAY)
+    assert len(searches) == 2
+    assert not exists(device)
 
 
 CONTACTS = {
