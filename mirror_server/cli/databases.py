@@ -22,38 +22,45 @@ from mirror_server.store.sqlite.files import copy
 
 
 @main.command()
-@click.argument("device_id")
-@click.confirmation_option(prompt="This permanently deletes all stored data of the device. Continue?")
+@click.argument("device_ids", metavar="DEVICE_ID...", nargs=-1, required=True)
+@click.confirmation_option(prompt="This permanently deletes all stored data of these devices. Continue?")
 @database_option
 @options_of("erase", *setting_classes())
-def erase(device_id: str, database_url: str, **settings: Any) -> None:
-    """Erase all data of a device, to protect the privacy of its user, and print a receipt.
+def erase(device_ids: tuple[str, ...], database_url: str, **settings: Any) -> None:
+    """Erase all data of devices, to protect the privacy of their users, and print a receipt for each.
 
-    This includes notifications about the device; readers of the logs get a gap. It also includes the presubscription
-    rules that name the device, and its pre-shared key, without which it cannot register again. The command also erases
+    This includes notifications about the devices; readers of the logs get a gap. It also includes the presubscription
+    rules that name a device, and its pre-shared key, without which it cannot register again. The command also erases
     data that extensions store outside the database. The server can keep running.
     """
     alone = location_of(database_url).alone()
     with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
-        rows, erasures = _erase(database, device_id, read_settings(database_url=database_url, **settings))
-        failures = [failure for each in erasures if (failure := each.finish(is_alone)) is not None]
-        is_purged = database.backend.purge() and not failures
-    if is_purged and not any(rows.values()):
-        raise click.ClickException(f"nothing is stored for a device with the id {device_id!r}")
-    receipt = {
-        "device_id": device_id,
-        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": rows,
-        "purged": is_purged,
-    }
-    click.echo(json.dumps(receipt))
-    if failures:
-        raise click.ClickException("; ".join(failures))
+        read = read_settings(database_url=database_url, **settings)
+        erased = {device_id: _erase(database, device_id, read) for device_id in dict.fromkeys(device_ids)}
+        # After all transactions, because an extension may delete the data of all devices together.
+        finished = (each.finish(is_alone) for _, erasures in erased.values() for each in erasures)
+        # The next finish would wait for the same reason, so this does not try it.
+        failure = next((each for each in finished if each is not None), None)
+        is_purged = database.backend.purge() and failure is None
+    unknown = [device_id for device_id, (rows, _) in erased.items() if is_purged and not any(rows.values())]
+    for device_id, (rows, _) in erased.items():
+        if device_id not in unknown:
+            receipt = {
+                "device_id": device_id,
+                "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "rows": rows,
+                "purged": is_purged,
+            }
+            click.echo(json.dumps(receipt))
+    if failure is not None:
+        raise click.ClickException(failure)
     if not is_purged:
         raise click.ClickException(
             "the database files still contain the erased data, because another process is reading them; run this"
             " again until it says that nothing is stored"
         )
+    if unknown:
+        raise click.ClickException(f"nothing is stored for a device with the id {' or '.join(map(repr, unknown))}")
 
 
 def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:

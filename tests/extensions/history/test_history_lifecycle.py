@@ -241,6 +241,18 @@ def test_command_erases_archived_rows_without_server(url, life, tmp_path):
 
 
 @pytest.mark.sqlite
+def test_command_rewrites_history_once_for_several_devices(url, life, tmp_path, caplog):
+    _, *both = compact_all(life, tmp_path / "archive")
+    life.stop()
+    with caplog.at_level("INFO"):
+        receipts = done(url, "erase", *both, "--yes", "--history-archive", tmp_path / "archive").splitlines()
+    assert sum(json.loads(each)["rows"]["history"] for each in receipts) == 6
+    assert [text for text in caplog.messages if "erased devices are deleted" in text] == [
+        "5 rows of 2 erased devices are deleted from the history"
+    ]
+
+
+@pytest.mark.sqlite
 def test_device_is_erased_although_part_of_history_is_unreadable(url, life, tmp_path):
     """Everything else is deleted, and also the unreadable part when it is available again."""
     _, first, _ = compact_all(life, tmp_path / "archive")

@@ -177,6 +177,19 @@ def test_erase_makes_a_gap_for_readers(services, app_id, device_ids, url):
     assert sorted(read + missed) == list(range(1, every + 1))
 
 
+def test_erase_of_several_devices_prints_a_receipt_for_each(services, device_ids, url):
+    first, second = device_ids
+    result = assert_fails(url, "erase", first, "nobody", second, first, "--yes", message="with the id 'nobody'")
+    receipts = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(each["device_id"], each["rows"]["devices"], each["purged"]) for each in receipts] == [
+        (first, 1, True),
+        (second, 1, True),
+    ]
+    for device_id in device_ids:
+        with pytest.raises(ApiError):
+            services.devices.device(device_id)
+
+
 def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids, url):
     assert run(url, "erase", device_ids[0], input="n\n").exit_code == 1
     assert services.devices.device(device_ids[0])
