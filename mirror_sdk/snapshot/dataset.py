@@ -218,6 +218,7 @@ class DatasetWriter:
         self._files: list[DatasetFile] = []
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
 
     def __enter__(self) -> Self:
         self._partial.parent.mkdir(parents=True, exist_ok=True)
@@ -246,11 +247,12 @@ class DatasetWriter:
             part = table.slice(batch[0], end - batch[0])
             # A slice still has the categories of the entire batch.
             self._waiting.append(part if part.num_rows == table.num_rows else reencoded(part))
+            self._waiting_bytes += self._waiting[-1].nbytes
             file.last = part["device_id"][-1].as_py()
             file.devices += len(batch)
             file.rows += part.num_rows
             # Many small row groups would make the files larger and slower to read.
-            if sum(one.nbytes for one in self._waiting) >= _GROUP_BYTES:
+            if self._waiting_bytes >= _GROUP_BYTES:
                 self._write_group(writer)
             if file.devices == self._devices_per_file:
                 self._close_file()
@@ -284,6 +286,7 @@ class DatasetWriter:
     def _write_group(self, writer: pq.ParquetWriter) -> None:
         writer.write_table(concatenated(self._waiting).cast(self._schema))
         self._waiting.clear()
+        self._waiting_bytes = 0
 
     def _close_file(self) -> None:
         """Close the open file, if there is one. The file is on disk when the method returns."""

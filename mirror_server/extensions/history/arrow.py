@@ -104,13 +104,18 @@ def _bounded(
     """Split rows into small batches, but only at ``starts``, so that the rows between two starts stay together."""
     if not rows.num_rows:
         return
-    if len(starts) == 1 or (rows.num_rows <= most_rows and rows.nbytes <= most_bytes):
+    if len(starts) == 1 or (rows.num_rows <= most_rows and _size(rows) <= most_bytes):
         yield rows
         return
     middle = len(starts) // 2
     half = int(starts[middle])
     yield from _bounded(rows.slice(0, half), starts[:middle], most_rows=most_rows, most_bytes=most_bytes)
     yield from _bounded(rows.slice(half), starts[middle:] - half, most_rows=most_rows, most_bytes=most_bytes)
+
+
+def _size(rows: pa.RecordBatch) -> int:
+    """Return the size of the rows in bytes, without the dictionaries, which a part of the rows has completely."""
+    return sum(each.indices.nbytes if pa.types.is_dictionary(each.type) else each.nbytes for each in rows.columns)
 
 
 def _visible_to(batch: pa.RecordBatch, app_id: str) -> pa.RecordBatch:

@@ -106,6 +106,12 @@ def used_words(column: pa.DictionaryArray) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(indices, column.dictionary.filter(to_flags(is_used[:-1])))
 
 
+def with_used_words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with dictionaries that contain only the words that some row has."""
+    columns = [used_words(each) if pa.types.is_dictionary(each.type) else each for each in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
 def ranks(column: pa.DictionaryArray) -> Integers:
     """Return the rank of each row's word among the words of the column, or 0 if the row has no word."""
     ranks_of_words = np.zeros(len(column.dictionary) + 1, np.int64)

@@ -27,8 +27,8 @@ from mirror_server.extensions.history.columns import (
     numbers,
     of_words,
     to_flags,
-    used_words,
     value_sizes,
+    with_used_words,
 )
 from mirror_server.extensions.history.store.segments import Bounds
 
@@ -216,7 +216,7 @@ def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
     is_text = to_flags(_is_text(batch))
     nothing = pa.scalar(None, pa.binary())
     texts = pc.if_else(is_text, value, nothing).cast(pa.string())
-    columns = [used_words(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    columns = with_used_words(batch).columns
     columns[_VALUE : _VALUE + 1] = [texts, pc.if_else(is_text, nothing, value)]
     columns[_STATUS] = pa.DictionaryArray.from_arrays(columns[_STATUS].cast(pa.int32()), _STATUS_WORDS)
     return pa.RecordBatch.from_arrays(columns, schema=STORED_SCHEMA)

@@ -35,6 +35,7 @@ from mirror_server.extensions.history.columns import (
     of_rows,
     take_rows,
     to_flags,
+    with_used_words,
 )
 from mirror_server.extensions.history.parquet import regroup
 from mirror_server.extensions.history.row_filters import RowFilter
@@ -163,7 +164,8 @@ def device_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         end = int(np.searchsorted(devices, devices[-1])) if len(devices) else 0
         if end:
             yield latest.slice(0, end)
-        pending = latest.slice(end)
+        # Otherwise the dictionaries would contain all earlier devices, because a slice keeps the words of its batch.
+        pending = with_used_words(latest.slice(end))
     if pending.num_rows:
         yield pending
 

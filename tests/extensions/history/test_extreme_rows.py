@@ -3,15 +3,17 @@
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from histories import DAY, NOW, PATHS, StoredHistory, expected, found, found_at
 
 from mirror_server.clock import ManualClock
+from mirror_server.extensions.history import arrow
 from mirror_server.extensions.history.columns import SCHEMA, of_rows, value_sizes
 from mirror_server.extensions.history.parquet import ParquetRows, encoded, regroup
-from mirror_server.extensions.history.point_in_time import of_mirror
+from mirror_server.extensions.history.point_in_time import device_batches, of_mirror
 from mirror_server.extensions.history.row_reader import Source, merged
 from mirror_server.extensions.history.selection import HistorySelection
 from mirror_server.extensions.history.store.history import StoredHistoryRow
@@ -103,6 +105,22 @@ def test_large_values_are_split_into_bounded_groups():
     with ParquetRows(pa.BufferReader(encoded(batch))) as file:
         assert len(file.groups) > 5
         assert max(file.read(group).get_total_buffer_size() for group in file.groups) < 10_000_000
+
+
+def test_batches_of_a_large_fleet_have_only_the_names_of_their_own_devices():
+    """Otherwise each batch contains the names of all earlier devices, and is split because of them."""
+    ids = [[f"{batch:03}-{number:03}" for number in range(50)] for batch in range(40)]
+    rows = (of_rows([TEXT._replace(device_id=each, endpoint_name=each) for each in some]) for some in ids)
+    found = list(device_batches(rows))
+    assert sum(batch.num_rows for batch in found) == 40 * 50
+    assert max(len(batch.column(name).dictionary) for batch in found for name in ("device_id", "endpoint_name")) == 51
+
+
+def test_long_names_do_not_split_a_batch_into_devices(monkeypatch):
+    monkeypatch.setattr(arrow, "_MOST_BYTES_OF_DEVICES", 100_000)
+    rows = of_rows([TEXT._replace(device_id=f"{n:03}", endpoint_name=f"{n:03}" * 500) for n in range(100)])
+    query = SimpleNamespace(batches=lambda: iter([rows]))
+    assert [part.num_rows for part, _ in arrow.FleetState(query).batches()] == [100]
 
 
 def test_memory_is_bounded_for_many_sources():
