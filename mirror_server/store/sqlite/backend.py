@@ -25,6 +25,7 @@ from mirror_server.store.backend import (
 from mirror_server.store.maintenance import found_in
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Row, Session
+from mirror_server.store.sqlite.checkpoints import MOST_PAGES, Checkpoints
 from mirror_server.store.sqlite.files import (
     BUSY_SECONDS,
     DAMAGED,
@@ -54,10 +55,6 @@ _RETRY_SECONDS = 0.01
 # The cache holds all pages that a group of work changes until the commit. SQLite's default of 2 MB is only 500
 # pages. With it, SQLite would write changed pages to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
-
-# SQLite makes a checkpoint after each 32 MB of the write-ahead log. So a page that changes often is copied to the
-# database file only once for many changes.
-_CHECKPOINT_PAGES = 8000
 
 
 _LOST = {
@@ -154,11 +151,12 @@ class SqliteBackend:
             self._checked_at = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
             self._file = identity_of(path)
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
+        self._checkpoints = Checkpoints(path, self._connection, self._connect)
         self._idle_readers: list[_Reader] = []
         self._has_savepoint = False
 
@@ -189,6 +187,7 @@ class SqliteBackend:
         """Commit the transaction to disk, unless the file was removed or replaced."""
         self._reject_other_file()
         self._connection.execute("COMMIT")
+        self._checkpoints.committed()
 
     def undo(self) -> None:
         """Roll back the transaction, if one is open."""
@@ -232,9 +231,14 @@ class SqliteBackend:
         """Write all data to the database file and empty the write-ahead log, which still contains deleted data."""
         # This uses a separate connection, because a checkpoint fails in a transaction, and the writer may have one
         # open.
+        end_at = time.monotonic() + BUSY_SECONDS
         with closing(self._connect()) as connection:
-            is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        return not is_busy
+            while True:
+                is_busy, pages, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                # There is no number of pages while another checkpoint is running.
+                if pages >= 0 or time.monotonic() > end_at:
+                    return not is_busy
+                time.sleep(_RETRY_SECONDS)
 
     def damage(self, session: Session) -> list[Violation]:
         """Return the rows that refer to a device that does not exist."""
@@ -254,6 +258,7 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Close all connections."""
+        self._checkpoints.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()

@@ -179,7 +179,7 @@ def test_erase_makes_a_gap_for_readers(services, app_id, device_ids, url):
 
 def test_erase_of_several_devices_prints_a_receipt_for_each(services, device_ids, url):
     first, second = device_ids
-    result = assert_fails(url, "erase", first, "nobody", second, first, "--yes", message="with the id 'nobody'")
+    result = assert_fails(url, "erase", first, "missing", second, first, "--yes", message="with the id 'missing'")
     receipts = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(each["device_id"], each["rows"]["devices"], each["purged"]) for each in receipts] == [
         (first, 1, True),
