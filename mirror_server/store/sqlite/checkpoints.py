@@ -1,9 +1,9 @@
 """Checkpoints, which copy the pages of the write-ahead log to the database file.
 
 SQLite itself makes a checkpoint in a commit. In a large fleet, all changes then wait until thousands of scattered pages
-are on disk. This module copies them on another thread, while the writer continues. SQLite does not sync the file in such
-a checkpoint if the writer has committed meanwhile, so this module does. The last checkpoint, after which SQLite reuses
-the log from its beginning, must run between two commits. By then few pages are left.
+are on disk. This module copies them on another thread, while the writer continues. SQLite does not sync the file in
+such a checkpoint if the writer has committed meanwhile, so this module does. The last checkpoint, after which SQLite
+reuses the log from its beginning, must run between two commits. By then few pages are left.
 """
 
 from __future__ import annotations
