@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from itertools import chain
@@ -20,38 +21,48 @@ from mirror_server.store.database import Database, location_of
 from mirror_server.store.session import Session
 from mirror_server.store.sqlite.files import copy
 
+_MOST_NAMED = 10
+
 
 @main.command()
 @click.argument("device_ids", metavar="DEVICE_ID...", nargs=-1, required=True)
-@click.confirmation_option(prompt="This permanently deletes all stored data of these devices. Continue?")
+@click.option("--yes", is_flag=True, help="Confirm the action without prompting.")
 @database_option
 @options_of("erase", *setting_classes())
-def erase(device_ids: tuple[str, ...], database_url: str, **settings: Any) -> None:
+def erase(device_ids: tuple[str, ...], yes: bool, database_url: str, **settings: Any) -> None:
     """Erase all data of devices, to protect the privacy of their users, and print a receipt for each.
 
     This includes notifications about the devices; readers of the logs get a gap. It also includes the presubscription
     rules that name a device, and its pre-shared key, without which it cannot register again. The command also erases
     data that extensions store outside the database. The server can keep running.
+
+    The exit status is 1 if nothing is stored for one of the ids, or if the data could not be deleted completely.
     """
-    alone = location_of(database_url).alone()
-    with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
-        read = read_settings(database_url=database_url, **settings)
-        erased = {device_id: _erase(database, device_id, read) for device_id in dict.fromkeys(device_ids)}
-        # After all transactions, because an extension may delete the data of all devices together.
-        finished = (each.finish(is_alone) for _, erasures in erased.values() for each in erasures)
-        # The next finish would wait for the same reason, so this does not try it.
-        failure = next((each for each in finished if each is not None), None)
-        is_purged = database.backend.purge() and failure is None
-    unknown = [device_id for device_id, (rows, _) in erased.items() if is_purged and not any(rows.values())]
-    for device_id, (rows, _) in erased.items():
-        if device_id not in unknown:
-            receipt = {
-                "device_id": device_id,
-                "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "rows": rows,
-                "purged": is_purged,
-            }
-            click.echo(json.dumps(receipt))
+    ids = list(dict.fromkeys(device_ids))
+    if not yes:
+        # Not to the standard output, which may be a file for the receipts.
+        devices = f"the device {ids[0]}" if len(ids) == 1 else f"{len(ids):,} devices"
+        click.confirm(f"This permanently deletes all stored data of {devices}. Continue?", abort=True, err=True)
+    erased: dict[str, dict[str, int]] = {}
+    is_purged = False
+    try:
+        alone = location_of(database_url).alone()
+        with alone as is_alone, closing(open_database(database_url, must_exist=True)) as database:
+            read = read_settings(database_url=database_url, **settings)
+            erasures: list[Erasure] = []
+            for device_id in ids:
+                erased[device_id], more = _erase(database, device_id, read)
+                erasures += more
+            # After all transactions, because an extension may delete the data of all devices together.
+            finished = (each.finish(is_alone) for each in erasures)
+            # The next one would wait for the same reason.
+            failure = next((each for each in finished if each is not None), None)
+            is_purged = database.backend.purge() and failure is None
+    finally:
+        # Also if the command is interrupted, because these devices are erased.
+        unknown = [device_id for device_id, rows in erased.items() if is_purged and not any(rows.values())]
+        for device_id in (each for each in erased if each not in unknown):
+            click.echo(json.dumps(_receipt(device_id, erased[device_id], is_purged=is_purged)))
     if failure is not None:
         raise click.ClickException(failure)
     if not is_purged:
@@ -60,7 +71,16 @@ def erase(device_ids: tuple[str, ...], database_url: str, **settings: Any) -> No
             " again until it says that nothing is stored"
         )
     if unknown:
-        raise click.ClickException(f"nothing is stored for a device with the id {' or '.join(map(repr, unknown))}")
+        others = f" or {len(unknown) - _MOST_NAMED:,} others" if len(unknown) > _MOST_NAMED else ""
+        names = " or ".join(map(repr, unknown[:_MOST_NAMED]))
+        raise click.ClickException(
+            f"nothing is stored for a device with the id {names}{others}; pass ids, not endpoint names"
+        )
+
+
+def _receipt(device_id: str, rows: Mapping[str, int], *, is_purged: bool) -> dict[str, Any]:
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"device_id": device_id, "erased_at": at, "rows": rows, "purged": is_purged}
 
 
 def _erase(database: Database, device_id: str, settings: Settings) -> tuple[dict[str, int], list[Erasure]]:

@@ -32,7 +32,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
-from mirror_server.store import logs, schema
+from mirror_server.store import logs, maintenance, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, redacted
 from mirror_server.store.database import Database
 from mirror_server.views import serialize
@@ -190,8 +190,26 @@ def test_erase_of_several_devices_prints_a_receipt_for_each(services, device_ids
             services.devices.device(device_id)
 
 
+def test_interrupted_erase_prints_the_receipts_of_erased_devices(services, device_ids, url, monkeypatch):
+    erase, (first, second) = maintenance.erase_device, device_ids
+
+    def interrupted(session, device_id, *others):
+        if device_id == second:
+            raise KeyboardInterrupt
+        return erase(session, device_id, *others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(maintenance, "erase_device", interrupted)
+        (line,) = assert_fails(url, "erase", first, second, "--yes", message="Aborted!").stdout.splitlines()
+    assert [json.loads(line)[name] for name in ("device_id", "purged")] == [first, False]
+    assert services.devices.device(second)
+    assert_fails(url, "erase", first, "--yes", message=f"with the id '{first}'")
+
+
 def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids, url):
-    assert run(url, "erase", device_ids[0], input="n\n").exit_code == 1
+    refused = run(url, "erase", *device_ids, input="n\n")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "2 devices" in refused.stderr
     assert services.devices.device(device_ids[0])
     assert_fails(url, "erase", "nobody", "--yes", message="nothing is stored")
 
