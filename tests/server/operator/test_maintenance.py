@@ -24,6 +24,7 @@ from operator_commands import (
     stored_bytes,
 )
 
+from mirror_server.cli import databases as commands
 from mirror_server.core.commands import CommandRequest
 from mirror_server.core.errors import ApiError
 from mirror_server.devices.interface import Registration
@@ -32,7 +33,7 @@ from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.commands import CommandSubmission
 from mirror_server.service.keys import Scope
-from mirror_server.store import logs, maintenance, schema
+from mirror_server.store import logs, schema
 from mirror_server.store.backend import LOCATIONS, DatabaseError, redacted
 from mirror_server.store.database import Database
 from mirror_server.views import serialize
@@ -191,15 +192,15 @@ def test_erase_of_several_devices_prints_a_receipt_for_each(services, device_ids
 
 
 def test_interrupted_erase_prints_the_receipts_of_erased_devices(services, device_ids, url, monkeypatch):
-    erase, (first, second) = maintenance.erase_device, device_ids
+    erase, (first, second) = commands._erase, device_ids
 
-    def interrupted(session, device_id, *others):
+    def interrupted(database, device_id, settings):
         if device_id == second:
             raise KeyboardInterrupt
-        return erase(session, device_id, *others)
+        return erase(database, device_id, settings)
 
     with monkeypatch.context() as patched:
-        patched.setattr(maintenance, "erase_device", interrupted)
+        patched.setattr(commands, "_erase", interrupted)
         (line,) = assert_fails(url, "erase", first, second, "--yes", message="Aborted!").stdout.splitlines()
     assert [json.loads(line)[name] for name in ("device_id", "purged")] == [first, False]
     assert services.devices.device(second)
