@@ -413,8 +413,9 @@ class DeviceService:
     def delete_silent_since(self, session: Session, instant: Instant) -> None:
         """Delete the devices whose last contact was before the given time, and fail their commands."""
         oldest = session.setting(OLDEST_CONTACT)
-        if oldest is not None and int(oldest) >= instant:
-            # Contacts are only replaced by newer ones, so this does not read all devices.
+        if oldest is not None and instant <= int(oldest) <= self._clock.now():
+            # Contacts are only replaced by newer ones, so this does not read all devices. A time in the future is of a
+            # clock that was wrong.
             return
         # The devices are deleted last, because the async responses and the listeners need their rows.
         silent = devices.silent_since(session, instant)

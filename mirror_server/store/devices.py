@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mirror_server.core.timestamps import Instant, after_seconds
 from mirror_server.store.conditions import Condition, count_of, page_of, parameters_of, with_names
@@ -40,6 +41,8 @@ _INDEXED = {"registered", "endpoint_type", "created_at", "updated_at"}
 
 _MANY = 4000
 """From about this number on, reading the devices by id until a page is full is faster than sorting them."""
+_FEW_CONDITIONS = 5
+_FEW_VALUES = 50
 _FOUND_COST = 8
 """The time to read a device that an index found, in devices that are read in order."""
 
@@ -127,37 +130,61 @@ def planned(session: Session, conditions: Sequence[Condition]) -> list[Condition
     SQLite has no statistics. For one page it might read many devices from the index, and sort them.
     """
     counted = _with_counts(session, conditions)
-    return [each if found < _MANY else replace(each, among=None) for each, found in counted]
+    return [by_index if found < _MANY else replace(by_index, among=None) for by_index, found in counted]
 
 
 def _with_counts(session: Session, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, int]]:
-    """Yield the conditions, with queries that use an index, and how many devices each query finds, up to `_MANY`."""
+    """Yield the conditions in a form for indexes, and how many devices each index finds, up to :data:`_MANY`."""
+    ranges = _narrowest(conditions)
+    counts: dict[Condition, int] = {}
     for condition in conditions:
-        column, counted = condition.column, condition.among
-        planned = condition
+        column, counted, by_index = condition.column, condition.among, condition
         if column in _INDEXED and condition.comparison != "NOT IN":
             found = f"FROM devices WHERE {column} {condition.comparison} ({{}})"
-            # A range of times consists of two conditions, each of which may find many devices.
-            for other in conditions:
-                if (
-                    other.column == column
-                    and other is not condition
-                    and all(isinstance(at, int) for at in other.values)
-                ):
-                    found += f" AND {column} {other.comparison} ({', '.join(map(str, other.values))})"
+            if condition.comparison != "IN" and column in ranges:
+                # A range of times consists of two conditions, each of which may find many devices.
+                found = f"FROM devices WHERE {ranges[column]}"
             # No index has this expression.
-            planned = replace(condition, column=f"coalesce({column}, {column})", among=f"SELECT device_id {found}")
+            by_index = replace(condition, column=f"coalesce({column}, {column})", among=f"SELECT device_id {found}")
             counted = f"SELECT 1 {found}"
         if counted is None:
-            yield planned, _MANY
-        else:
+            yield by_index, _MANY
+            continue
+        # Conditions on the same range have the same query.
+        key = replace(condition, column=counted, comparison="", values=condition.values if "{}" in counted else ())
+        if key not in counts:
             some = f"SELECT count(*) FROM ({with_names(counted, condition)} LIMIT {_MANY}) AS found"
-            yield planned, int(session.scalar(some, **parameters_of(condition)))
+            counts[key] = int(session.scalar(some, **parameters_of(condition)))
+        yield by_index, counts[key]
+
+
+def _narrowest(conditions: Sequence[Condition]) -> dict[str, str]:
+    """Return a clause for each indexed column with bounds: the largest lower bound and the smallest upper bound.
+
+    With further bounds, a query would read the rows between these two and find none.
+    """
+    bounds: dict[tuple[str, str], tuple[Any, ...]] = {}
+    for condition in conditions:
+        side = condition.comparison[0]
+        if condition.column not in _INDEXED or side not in "<>":
+            continue
+        (value,) = condition.values
+        if isinstance(value, int):
+            # Of equal bounds, the one that excludes the value is narrower.
+            bound = (value if side == ">" else -value), len(condition.comparison) == 1
+            key = condition.column, side
+            if key not in bounds or bound > bounds[key][:2]:
+                bounds[key] = *bound, f"{condition.column} {condition.comparison} {value}"
+    clauses: dict[str, list[str]] = {}
+    for (column, _), (*_, text) in bounds.items():
+        clauses.setdefault(column, []).append(text)
+    return {column: " AND ".join(each) for column, each in clauses.items()}
 
 
 def count(session: Session, conditions: Sequence[Condition]) -> int:
     """Return the number of devices that meet all conditions."""
-    return count_of(session, "devices", conditions)
+    plan = planned(session, conditions)
+    return count_of(session, "devices", plan if any(each.among for each in plan) else conditions)
 
 
 def estimated_count(session: Session) -> int:
@@ -173,8 +200,11 @@ def scanned_count(session: Session, conditions: Sequence[Condition]) -> int:
 
     A device that an index finds counts as several devices, because it is not read in order.
     """
-    fewest = min((found for _, found in _with_counts(session, conditions)), default=_MANY)
     everything = estimated_count(session)
+    if len(conditions) > _FEW_CONDITIONS or sum(len(each.values) for each in conditions) > _FEW_VALUES:
+        # Finding out would itself take long.
+        return everything
+    fewest = min((found for _, found in _with_counts(session, conditions)), default=_MANY)
     return everything if fewest == _MANY else min(everything, _FOUND_COST * fewest)
 
 

@@ -25,7 +25,6 @@ from mirror_server.store.backend import (
 from mirror_server.store.maintenance import found_in
 from mirror_server.store.schema import Branch
 from mirror_server.store.session import Row, Session
-from mirror_server.store.sqlite.checkpoints import MOST_PAGES, Checkpoints
 from mirror_server.store.sqlite.files import (
     BUSY_SECONDS,
     DAMAGED,
@@ -55,6 +54,10 @@ _RETRY_SECONDS = 0.01
 # The cache holds all pages that a group of work changes until the commit. SQLite's default of 2 MB is only 500
 # pages. With it, SQLite would write changed pages to disk before the commit.
 _WRITER_CACHE_KIB = 32 * 1024
+
+# SQLite makes a checkpoint after each 32 MB of the write-ahead log. So a page that changes often is copied to the
+# database file only once for many changes.
+_CHECKPOINT_PAGES = 8000
 
 
 _LOST = {
@@ -151,12 +154,11 @@ class SqliteBackend:
             self._checked_at = _bring_to_newest_schema(path, branches, keep_schema=keep_schema)
             self._connection = self._connect()
             self._connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE_KIB}")
-            self._connection.execute(f"PRAGMA wal_autocheckpoint = {MOST_PAGES}")
+            self._connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             self._file = identity_of(path)
         except (sqlite3.Error, OSError) as error:
             raise unopened(path, error) from error
         self.writing = Session(self._connection) if keep_schema else _Writer(self._connection)
-        self._checkpoints = Checkpoints(path, self._connection, self._connect)
         self._idle_readers: list[_Reader] = []
         self._has_savepoint = False
 
@@ -187,7 +189,6 @@ class SqliteBackend:
         """Commit the transaction to disk, unless the file was removed or replaced."""
         self._reject_other_file()
         self._connection.execute("COMMIT")
-        self._checkpoints.committed()
 
     def undo(self) -> None:
         """Roll back the transaction, if one is open."""
@@ -258,7 +259,6 @@ class SqliteBackend:
 
     def close(self) -> None:
         """Close all connections."""
-        self._checkpoints.close()
         while self._idle_readers:
             self._idle_readers.pop().close()
         self._connection.close()

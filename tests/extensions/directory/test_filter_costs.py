@@ -60,6 +60,26 @@ def test_a_page_reads_few_devices(database, monkeypatch, text, found):
     assert steps < STEPS
 
 
+MANY_BOUNDS = "&".join(
+    ["updated_at__gt=1971-01-01T00:00:00Z"] * 40
+    + ["updated_at__gt=3100-01-01T00:00:00Z", "updated_at__lte=3200-01-01T00:00:00Z"]
+)
+
+
+@pytest.mark.parametrize(
+    "text", [MANY_BOUNDS, "state=registered&endpoint_type=none", "state=registered&" + MANY_BOUNDS]
+)
+def test_contradictory_and_redundant_filters_read_few_devices(database, monkeypatch, text):
+    monkeypatch.setattr(devices, "_MANY", 100)
+    conditions = read_filters(parse_qsl(text), DIRECTORY)
+
+    def work(session):
+        assert devices.page(session, conditions, after=None, descending=False, limit=5) == []
+        assert devices.count(session, conditions) == 0
+
+    assert steps_of(database, work) < STEPS
+
+
 @pytest.mark.parametrize(
     ("text", "least", "most"),
     [
@@ -69,6 +89,7 @@ def test_a_page_reads_few_devices(database, monkeypatch, text, found):
         ("endpoint_type__eq=Sensor&created_at__gte=2100-01-01T00:00:00Z", 0, 0),
         ("updated_at__lte=2470-01-01T00:00:00Z&updated_at__gte=2469-01-01T00:00:00Z", 3, 30),
         ("custom_attributes__site=Rome", 3, 30),
+        ("&".join(["endpoint_type=none"] * 6), len(IDS), len(IDS)),
     ],
 )
 def test_the_number_of_read_devices_is_estimated_with_indexes(database, monkeypatch, text, least, most):

@@ -173,8 +173,8 @@ def test_work_submitted_before_close_is_stored(url):
 
 
 @pytest.mark.sqlite
-def test_sqlite_itself_makes_checkpoints_of_a_long_log(tmp_path, monkeypatch):
-    monkeypatch.setattr(backend, "MOST_PAGES", 10)
+def test_sqlite_wal_is_checkpointed_during_writes(tmp_path, monkeypatch):
+    monkeypatch.setattr(backend, "_CHECKPOINT_PAGES", 10)
     with closing(open_database(f"sqlite:///{tmp_path}/mirror.db")) as database:
         for number in range(100):
             database.write(lambda session, name=str(number): session.put_setting(name, "x" * 4000))

@@ -6,6 +6,7 @@ from resource_paths import TEMPERATURE
 
 from mirror_server.service import housekeeping
 from mirror_server.store import devices
+from mirror_server.store.session import OLDEST_CONTACT
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -99,6 +100,14 @@ def test_devices_are_only_searched_when_one_may_be_silent(server, key, device, e
     assert len(searches) == 1
     server.advance(key, DAY)
     assert len(searches) == 2
+    assert not exists(device)
+
+
+def test_contact_of_a_clock_that_was_ahead_does_not_keep_silent_devices(server, key, device, exists, pass_months):
+    server.patch(key, device, online=False)
+    ahead = str(server.now + 2 * SIX_MONTHS * 1000)
+    server.services.database.write(lambda session: session.put_setting(OLDEST_CONTACT, ahead))
+    pass_months(SIX_MONTHS + HOUR)
     assert not exists(device)
 
 
