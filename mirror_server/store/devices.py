@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirror_server.core.timestamps import Instant, after_seconds
-from mirror_server.store.conditions import Condition, count_of, page_of, parameters_of, with_names
+from mirror_server.store.conditions import Condition, count_of, is_subquery, page_of, parameters_of, with_names
 from mirror_server.store.resources import NO_LIMIT, ResourceRow
 from mirror_server.store.session import Session
 
@@ -201,8 +201,13 @@ def scanned_count(session: Session, conditions: Sequence[Condition]) -> int:
     A device that an index finds counts as several devices, because it is not read in order.
     """
     everything = estimated_count(session)
-    if len(conditions) > _FEW_CONDITIONS or sum(len(each.values) for each in conditions) > _FEW_VALUES:
-        # Finding out would itself take long.
+    values = sum(len(each.values) for each in conditions)
+    if (
+        len(conditions) > _FEW_CONDITIONS
+        or values > _FEW_VALUES
+        or any(is_subquery(each.column) for each in conditions)
+    ):
+        # Finding out would itself take long, or the page does anyway.
         return everything
     fewest = min((found for _, found in _with_counts(session, conditions)), default=_MANY)
     return everything if fewest == _MANY else min(everything, _FOUND_COST * fewest)

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -306,6 +307,32 @@ def test_erase_reports_unpurged_data_while_the_file_is_being_read(services, devi
         assert json.loads(assert_fails(*erase, message="run this again").stdout)["purged"] is False
         assert databases.ON_POSTGRESQL or SECRET in stored_bytes(tmp_path)
     assert_fails(*erase, message="nothing is stored")
+    assert is_nothing_left(tmp_path, SECRET.decode())
+
+
+# A process that holds SQLite's lock for checkpoints, a byte of the file "-shm", until its input ends.
+CHECKPOINTING = """
+import fcntl, os, sys
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.sqlite
+def test_erase_waits_for_a_running_checkpoint(services, device_ids, tmp_path, url, monkeypatch):
+    command = [sys.executable, "-c", CHECKPOINTING, tmp_path / "mirror.db-shm"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"locked\n"
+
+        def sleep(seconds):
+            process.stdin.close()
+            # Its end.
+            process.stdout.read()
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        assert json.loads(done(url, "erase", device_ids[0], "--yes"))["purged"] is True
     assert is_nothing_left(tmp_path, SECRET.decode())
 
 
