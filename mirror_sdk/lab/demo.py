@@ -78,6 +78,8 @@ class DemoServer(ChildProcess):
         coap: Whether real devices can register too, over CoAP from this machine.
         pace: The number of seconds of simulated time per second.
         quiet: Whether the log of the server is discarded. Otherwise, it is written to standard error of this program.
+        port: The port of the server; 0 for any free port.
+        key: The access key of the server; ``None`` if the server makes or stores one.
 
     Attributes:
         coap_url: The address for real devices, ``coap://HOST:PORT``. It is empty without ``coap``.
@@ -95,23 +97,28 @@ class DemoServer(ChildProcess):
         coap: bool = False,
         pace: float = 1,
         quiet: bool = False,
+        port: int = 0,
+        key: str | None = None,
     ) -> None:
         check_installed("mirror_server.cli", "uvicorn", extra="server")
-        options = ["--port=0", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}"]
+        options = [f"--port={port}", f"--devices={devices}", f"--seed={seed}", f"--pace={pace}"]
         if coap:
             check_installed("aiocoap", extra="lwm2m")
             options.append("--coap=127.0.0.1:0")
         if database is not None:
             options.append(f"--database=sqlite:///{database.resolve()}")
+        environment = {name: value for name, value in os.environ.items() if name != DEMO_KEY_VARIABLE}
+        if key is not None:
+            environment[DEMO_KEY_VARIABLE] = key
         super().__init__(
             [*SERVER_COMMAND, *options],
-            env={name: value for name, value in os.environ.items() if name != DEMO_KEY_VARIABLE},
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if quiet else None,
         )
         self.coap_url: str = ""
         try:
-            self.environment: dict[str, str] = self._read_environment()
+            self.environment: dict[str, str] = self._read_environment(key)
             self._wait_until_ready()
         except BaseException:
             self.close()
@@ -131,19 +138,22 @@ class DemoServer(ChildProcess):
         with self.client() as client:
             return len(Simulator(client).list_devices())
 
-    def _read_environment(self) -> dict[str, str]:
+    def _read_environment(self, key: str | None) -> dict[str, str]:
+        # The server does not print a key that was passed to it.
+        environment = {} if key is None else {KEY_VARIABLE: key}
+        printed = {HOST_VARIABLE, KEY_VARIABLE} - environment.keys()
         # A server that never prints its address is killed, which ends its output.
         guard = threading.Timer(_READY_SECONDS, self._process.kill)
         guard.start()
         try:
             exports = (_EXPORT.match(line) for line in self._lines())
-            # Reading stops after both lines. The server keeps its output open, so further reading would block.
-            found = {match[1]: match[2] for match in islice(filter(None, exports), 2)}
+            # Reading stops after these lines. The server keeps its output open, so further reading would block.
+            found = {match[1]: match[2] for match in islice(filter(None, exports), len(printed))}
         finally:
             guard.cancel()
-        if found.keys() != {HOST_VARIABLE, KEY_VARIABLE}:
+        if found.keys() != printed:
             raise DemoError("the server did not start; 'mirror-server demo' shows why")
-        return found
+        return found | environment
 
     def _lines(self) -> Iterator[str]:
         for line in self._process.stdout or ():

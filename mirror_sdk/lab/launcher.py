@@ -7,16 +7,16 @@ import secrets
 from pathlib import Path
 from urllib.parse import urlencode
 
+import click
 import httpx
 
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, is_loopback, read_base_url
 from mirror_sdk.errors import ConfigError
-from mirror_sdk.lab.demo import DEMO_KEY_VARIABLE, SERVER_COMMAND, is_installed
+from mirror_sdk.lab.demo import DemoServer, is_installed
 
 _NAME = "mirror"
 _TITLE = "Device state mirror"
 _ICON = Path(__file__).with_name("launcher.svg")
-_READY_SECONDS = 30
 
 
 def server_process() -> dict[str, object]:
@@ -38,10 +38,18 @@ def server_process() -> dict[str, object]:
 def _own_server(*, has_tile: bool) -> dict[str, object]:
     # The format is that of the server's own keys.
     key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+    running: list[DemoServer] = []
+
+    def start(port: int) -> list[str]:
+        # A server that the proxy itself starts outlives Jupyter, unless Jupyter ends by a signal. The proxy also
+        # replaces Jupyter's signal handlers by one that may be ineffective during a request. So the proxy gets no
+        # command to run, and finds a server that is ready. Jupyter does nothing else until then.
+        running.append(DemoServer(port=port, key=key))
+        click.echo(f"Mirror with simulated devices: {running[0].base_url}")
+        return []
+
     return {
-        "command": [*SERVER_COMMAND, "--port={port}"],
-        "environment": {DEMO_KEY_VARIABLE: key},
-        "timeout": _READY_SECONDS,
+        "command": start,
         "launcher_entry": {**_tile(f"{_TITLE} (demo)", page_path(key)), "enabled": has_tile},
     }
 

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from ports import free_port
 from process_server import (
     PATIENCE_SECONDS,
     Child,
@@ -135,6 +137,17 @@ def test_the_server_ends_with_the_program_that_started_it(tmp_path: Path) -> Non
         process.wait(PATIENCE_SECONDS)
         wait_until(lambda: not responds(url), "the server to stop")
         wait_until(lambda: not list(tmp_path.glob("mirror-demo-*")), "its folder to be removed")
+
+
+def test_the_server_uses_this_port_and_key_and_no_command_line_contains_the_key() -> None:
+    port = free_port()
+    with closing(DemoServer(devices=1, port=port, key=OTHER_KEY)) as server:
+        assert server.base_url == f"http://127.0.0.1:{port}"
+        assert server.count_devices() == 1
+        assert server.environment["API_KEY"] == OTHER_KEY
+        command_line = Path(f"/proc/{server._process.pid}/cmdline").read_text()
+    assert f"--port={port}" in command_line
+    assert OTHER_KEY not in command_line
 
 
 def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them() -> None:

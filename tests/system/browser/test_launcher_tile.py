@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from process_lab import ADDRESS, MIRROR, JupyterProcess, Lab
+from process_lab import ADDRESS, MIRROR, START_SECONDS, JupyterProcess, Lab
 from process_server import child_environment, responds, wait_until
 from resource_paths import LEVEL
 
@@ -20,6 +20,7 @@ from mirror_sdk import MirrorClient, Simulator
 pytestmark = pytest.mark.process
 
 PREFIXED = re.compile(r"(http://127\.0\.0\.1:\d+/user/me/)lab\?token=(\w+)")
+DEMO = re.compile(r"Mirror with simulated devices: (\S+)")
 KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
 
@@ -129,29 +130,50 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
     assert key.split("_", 2)[2] not in lab.output
 
 
-@pytest.mark.browser
-def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(page: Page, tmp_path: Path) -> None:
+@pytest.fixture
+def plain_jupyter(tmp_path: Path) -> Iterator[JupyterProcess]:
+    """A JupyterLab without a mirror, whose address has a prefix. It is ready for requests."""
     options = ["--no-browser", "--allow-root", "--ServerApp.base_url=/user/me/", "--ServerApp.port=0"]
     environment = {name: value for name, value in child_environment().items() if not name.startswith("API_")}
     # The dialog about news would cover the elements to click.
     settings = tmp_path / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
-    jupyter = JupyterProcess(tmp_path, [sys.executable, "-m", "jupyterlab", *options], environment)
+    running = JupyterProcess(tmp_path, [sys.executable, "-m", "jupyterlab", *options], environment)
     try:
-        address, token = jupyter.find(PREFIXED).groups()
         # It prints its address a moment before it listens there.
-        wait_until(lambda: listens(address), "JupyterLab to listen")
-        shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
-        expect(shown.get_by_text("12 rows")).to_be_visible()
-        expect(shown.get_by_text("Live", exact=True)).to_be_visible()
-        assert shown.url == f"{address}mirror/"
-        mirror = jupyter.find(re.compile(r"export API_HOST=(\S+)"))[1]
-        assert responds(mirror)
+        wait_until(lambda: listens(running.find(PREFIXED)[1]), "JupyterLab to listen")
+        yield running
     finally:
-        jupyter.close()
+        running.close()
+
+
+@pytest.mark.browser
+def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(plain_jupyter: JupyterProcess, page: Page) -> None:
+    address, token = plain_jupyter.find(PREFIXED).groups()
+    shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
+    expect(shown.get_by_text("12 rows")).to_be_visible()
+    expect(shown.get_by_text("Live", exact=True)).to_be_visible()
+    assert shown.url == f"{address}mirror/"
+    mirror = plain_jupyter.find(DEMO)[1]
+    assert responds(mirror)
+    plain_jupyter.close()
+    # Jupyter handles the signal, and the page's requests do not change that.
+    assert "received signal 15, stopping" in plain_jupyter.output
     wait_until(lambda: not responds(mirror), "the server to stop")
-    assert not KEY.search(jupyter.output)
+    assert not KEY.search(plain_jupyter.output)
+
+
+def test_the_mirror_of_the_tile_ends_when_jupyter_is_shut_down_from_its_menu(plain_jupyter: JupyterProcess) -> None:
+    address, token = plain_jupyter.find(PREFIXED).groups()
+    headers = {"Authorization": f"token {token}"}
+    with httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=START_SECONDS) as http:
+        assert http.get("mirror/").status_code == 200
+        mirror = plain_jupyter.find(DEMO)[1]
+        assert responds(mirror)
+        assert http.post("api/shutdown").status_code == 200
+    plain_jupyter.process.wait(START_SECONDS)
+    wait_until(lambda: not responds(mirror), "the server to stop")
 
 
 def are_side_by_side(panels: Locator) -> bool:
