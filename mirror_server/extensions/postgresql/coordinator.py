@@ -48,11 +48,11 @@ class PostgresCoordinator(Coordinator):
     @property
     def is_leader(self) -> bool:
         """See :class:`Coordinator`."""
-        return self.leadership.is_leader
+        return bool(self.leadership.token)
 
     def join(self) -> None:
         """See :class:`Coordinator`."""
-        self.forwarder = Forwarder(self._database, self._services.clock, lambda: self.is_leader)
+        self.forwarder = Forwarder(self._database, self._services.clock, lambda: self.leadership.token)
         self.forward = partial(forward, self.forwarder)
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ from mirror_server.store.database import Database
 from mirror_server.store.session import LEADER, Session
 
 _CALL = "call"
-"""The signal that a call for the leader was stored."""
+"""The signal that a call was sent to a leader. Only this leader processes it, and only if it still is the leader."""
 
 _CANCELED = "canceled"
 """The signal that the response to a call is no longer needed."""
@@ -33,10 +33,7 @@ _RESPONSE = "response"
 """The signal that the response to a call was stored."""
 
 _LEADER = "leader"
-"""The signal that another process has become the leader."""
-
-_RESUMED = "resumed"
-"""The signal that the leader continues after it may have missed signals. Pending calls are then sent again."""
+"""The signal that another process has become the leader, or that the leader may have missed signals."""
 
 _TRY_AGAIN_SECONDS = 1
 
@@ -114,7 +111,8 @@ class _Pending:
     Attributes:
         call: The call.
         future: The future of its response.
-        leader: The token of the leader when the call was stored. It is ``None`` before that, and if there was none.
+        leader: The token of the leader to which the call was last sent. It is ``None`` before that, and if there was
+            none.
     """
 
     call: Call
@@ -128,14 +126,15 @@ class Forwarder:
     Args:
         database: The database of all processes.
         clock: The clock of the server.
-        is_leader: A function that returns whether this process is the leader.
+        token: A function that returns the token of this process as the leader, or an empty string if it is not the
+            leader.
     """
 
-    def __init__(self, database: Database, clock: Clock, is_leader: Callable[[], bool]) -> None:
+    def __init__(self, database: Database, clock: Clock, token: Callable[[], str]) -> None:
         self.responder: Responder | None = None
         self._database = database
         self._clock = clock
-        self._is_leader = is_leader
+        self._token = token
         self._numbers = itertools.count(1)
         self._pending: dict[str, _Pending] = {}
         self._lock = threading.Lock()
@@ -143,7 +142,6 @@ class Forwarder:
         database.on(_CANCELED, self._cancel_calls)
         database.on(_RESPONSE, self._collect)
         database.on(_LEADER, self.recover)
-        database.on(_RESUMED, self._resend_all)
 
     @property
     def process_id(self) -> str:
@@ -153,7 +151,7 @@ class Forwarder:
     @property
     def is_needed(self) -> bool:
         """Whether another process is the leader."""
-        return not self._is_leader()
+        return not self._token()
 
     def forward(self, call: Call) -> tuple[str, Future[Reply]]:
         """Forward a call. Return its id and the future of its response.
@@ -168,10 +166,8 @@ class Forwarder:
             self._pending[call_id] = pending
 
         def work(session: Session) -> None:
-            # A new leader stores its token alone, so no earlier leader can see this call.
-            pending.leader = session.setting(LEADER)
             processes.put_call(session, call_id, call.to_bytes(), self._clock.now())
-            session.publish(_CALL, call_id)
+            _send(session, call_id, pending)
 
         stored = self._database.submit(work, conflict_keys=(call_id,))
         stored.add_done_callback(lambda stored: self._note_stored(call_id, stored))
@@ -190,43 +186,36 @@ class Forwarder:
         session.publish(_RESPONSE, call_id)
 
     def announce_leader(self) -> None:
-        """Signal that this process is the leader now, because the former leader will not respond any more."""
-        self._database.submit(lambda session: session.publish(_LEADER))
-
-    def announce_resumed(self) -> None:
-        """Signal that this process continues as the leader and may have missed calls."""
-        self._database.submit(lambda session: session.publish(_RESUMED), conflict_keys=())
+        """Signal that this process is the leader now, or continues as the leader and may have missed calls."""
+        self._database.submit(lambda session: session.publish(_LEADER), conflict_keys=())
 
     def recover(self, *_: str) -> None:
-        """Recover the pending calls after the leader has changed or this process has missed signals.
+        """Recover the pending calls after the leader has changed, or has missed signals, or this process has.
 
-        Stored responses are collected. Calls that were stored for the current leader are sent to it again, because it
-        may have missed them, for example while it was starting. It ignores those that it is processing already. Pending
-        GET requests are also sent to a new leader. All other calls fail with 503, because the former leader may have
+        Stored responses are collected. Calls that were sent to the current leader are sent to it again, because it may
+        have missed them, for example while it was starting. It ignores those that it is processing already. Pending GET
+        requests are also sent to a new leader. All other calls fail with 503, because the former leader may have
         processed them and they must not be processed twice.
         """
-        leader = self._database.query(lambda session: session.setting(LEADER))
         with self._lock:
             pending = dict(self._pending)
         for call_id, each in pending.items():
             if not self._take_response(call_id):
-                may_repeat = each.call.method == "GET" or each.leader in {None, leader}
-                if may_repeat and self.is_needed:
-                    self._resend(call_id)
-                else:
-                    self._end(call_id, each.future)
+                self._resend(call_id, each)
 
-    def _resend_all(self, *_: str) -> None:
-        # The leader is still the same process. It ignores calls that it is already processing, so sending all calls
-        # again cannot process a call twice.
-        with self._lock:
-            pending = list(self._pending)
-        for call_id in pending:
-            if not self._take_response(call_id):
-                self._resend(call_id)
+    def _resend(self, call_id: str, pending: _Pending) -> None:
+        def work(session: Session) -> bool:
+            may_repeat = pending.call.method == "GET" or pending.leader in {None, session.setting(LEADER)}
+            if may_repeat:
+                _send(session, call_id, pending)
+            return may_repeat
 
-    def _resend(self, call_id: str) -> None:
-        self._database.submit(lambda session: session.publish(_CALL, call_id), conflict_keys=())
+        def end(repeated: Future[bool]) -> None:
+            # If this could not be stored, the connection was lost. The call is recovered after the reconnect.
+            if not repeated.exception() and not repeated.result():
+                self._end(call_id, pending.future)
+
+        self._database.submit(work, conflict_keys=(call_id,)).add_done_callback(end)
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:
@@ -236,9 +225,10 @@ class Forwarder:
             future.set_exception(leader_changed())
         self._delete(call_id)
 
-    def _handle_calls(self, *call_ids: str) -> None:
-        if self.responder is not None and not self.is_needed:
-            for call_id in call_ids:
+    def _handle_calls(self, *sent: str) -> None:
+        token = self._token()
+        for call_id, _, leader in (each.partition(" ") for each in sent):
+            if self.responder is not None and token and leader == token:
                 self.responder.handle(call_id)
 
     def _cancel_calls(self, *call_ids: str) -> None:
@@ -282,6 +272,12 @@ class Forwarder:
             if entry is not None:
                 with suppress(InvalidStateError):
                     entry.future.set_exception(error)
+
+
+def _send(session: Session, call_id: str, pending: _Pending) -> None:
+    """Send a stored call to the leader. No other process becomes the leader before the end of the transaction."""
+    pending.leader = session.setting(LEADER)
+    session.publish(_CALL, f"{call_id} {pending.leader}")
 
 
 def leader_changed() -> ApiError:

@@ -83,9 +83,9 @@ class Leadership:
             raise DatabaseError(f"the database {self._url} does not respond; start again when it does")
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this process is the leader, to its own knowledge."""
-        return bool(self._election.token)
+    def token(self) -> str:
+        """The token of this process as the leader; empty if it is not the leader, to its own knowledge."""
+        return self._election.token
 
     def stop(self) -> None:
         """Stop receiving signals. No other process becomes the leader before :meth:`close`."""
@@ -147,16 +147,16 @@ class Leadership:
         self._holds_lock = self._election.try_lock()
         if self._holds_lock:
             self._lead()
-        elif self.is_leader:
+        elif self.token:
             # Another process acquired the lock during the interruption.
             self._stop_leading()
 
     def _lead(self) -> None:
         """Become the leader, or continue as the leader. The caller has acquired the lock."""
-        if self.is_leader:
+        if self.token:
             if self._election.leader_token() == self._election.token:
                 self._services.resume_leading()
-                self._forwarder.announce_resumed()
+                self._forwarder.announce_leader()
                 return
             self._stop_leading()
         token = f"{self._election.process_id}-{uuid.uuid4().hex} {self._options}"
@@ -208,7 +208,7 @@ class Leadership:
             return False
         # The former leader tries immediately, and the other processes a moment later. So a short interruption does not
         # change the leader.
-        self._try_at = time.monotonic() + (0 if self.is_leader else _GRACE_SECONDS)
+        self._try_at = time.monotonic() + (0 if self.token else _GRACE_SECONDS)
         _log.warning("the database responds again")
         return True
 

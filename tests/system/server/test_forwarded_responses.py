@@ -14,6 +14,7 @@ from mirror_server.clock import wall_time
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
+from mirror_server.store.session import LEADER
 from mirror_server.web.flask_app import create_app
 
 
@@ -83,3 +84,31 @@ def test_call_that_a_starting_leader_missed_is_processed_once(pair, monkeypatch)
             leader.coordinator.forwarder.announce_leader()
         assert call.result(60).status_code == 201
     assert [device["endpoint_name"] for device in get(follower, key, "/v3/devices").json["data"]] == ["sensor-1"]
+
+
+def test_call_that_was_sent_to_a_former_leader_is_not_processed_by_the_next(pair, monkeypatch):
+    """The next leader may also receive the signal of the call, if it has read its messages late."""
+    leader, _, follower = pair
+    key = keys.create(leader.database, "app", tuple(Scope), wall_time())
+    election, forwarder = leader.coordinator.leadership._election, leader.coordinator.forwarder
+    handled: list[str] = []
+    monkeypatch.setattr(forwarder.responder, "handle", handled.append)
+    former = election.token
+
+    def lead(token: str) -> None:
+        monkeypatch.setattr(election, "token", token)
+        leader.database.write(lambda session: session.put_setting(LEADER, token))
+        forwarder.announce_leader()
+
+    # There was no leader when the call was stored.
+    leader.database.write(lambda session: session.run("DELETE FROM settings WHERE name = :name", name=LEADER))
+    headers = {"Authorization": f"Bearer {key}"}
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(follower.post, "/sim/v1/devices", json={"endpoint_name": "sensor-1"}, headers=headers)
+        until(lambda: leader.database.query(lambda session: session.scalar("SELECT count(*) FROM relayed_calls")))
+        lead(former)
+        until(lambda: handled)
+        lead("next")
+        leader.database.write(lambda session: session.publish("call", f"{handled[0]} {former}"))
+        assert call.result(60).status_code == 503
+    assert len(handled) == 1
