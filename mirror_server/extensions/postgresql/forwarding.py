@@ -194,8 +194,8 @@ class Forwarder:
 
         Stored responses are collected. Calls that were sent to the current leader are sent to it again, because it may
         have missed them, for example while it was starting. It ignores those that it is processing already. Pending GET
-        requests are also sent to a new leader. All other calls fail with 503, because the former leader may have
-        processed them and they must not be processed twice.
+        requests are also sent to a new leader, unless it is this process. All other calls fail with 503, because the
+        former leader may have processed them and they must not be processed twice.
         """
         with self._lock:
             pending = dict(self._pending)
@@ -205,7 +205,8 @@ class Forwarder:
 
     def _resend(self, call_id: str, pending: _Pending) -> None:
         def work(session: Session) -> bool:
-            may_repeat = pending.call.method == "GET" or pending.leader in {None, session.setting(LEADER)}
+            is_same = pending.leader in {None, session.setting(LEADER)}
+            may_repeat = self.is_needed and (is_same or pending.call.method == "GET")
             if may_repeat:
                 _send(session, call_id, pending)
             return may_repeat
