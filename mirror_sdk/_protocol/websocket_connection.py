@@ -8,9 +8,14 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
+from mirror_sdk._protocol.tls_socket import TwoThreadTLSSocket
+
 
 def open_connection(url: str, options: dict[str, Any]) -> ClientConnection:
     """Open a websocket. ``options`` are the arguments of the library's ``connect``."""
+    if options["ssl"] is not None:
+        # The library receives in a thread of its own.
+        options["ssl"].sslsocket_class = TwoThreadTLSSocket
     # The connection is entered as a context, because the library would otherwise issue a warning.
     connection: ClientConnection = connect(url, **options).__enter__()
     return connection

@@ -25,6 +25,7 @@ from process_server import PATIENCE_SECONDS, Child, run_command, wait_until
 from websockets.sync.client import connect
 
 from mirror_sdk import AsyncMirrorClient, ConnectionFailed, MirrorClient
+from mirror_sdk._protocol.tls_socket import TwoThreadTLSSocket
 from mirror_server.hooks import open_database
 from mirror_server.service import keys as access_keys
 from mirror_server.service.keys import Scope
@@ -57,6 +58,7 @@ class Files:
     def context(self) -> ssl.SSLContext:
         """Return a context that trusts the test's authority."""
         made = ssl.create_default_context()
+        made.sslsocket_class = TwoThreadTLSSocket
         self.authority.configure_trust(made)
         return made
 
