@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -12,7 +14,7 @@ import httpx
 
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, is_loopback, read_base_url
 from mirror_sdk.errors import ConfigError
-from mirror_sdk.lab.demo import DemoServer, is_installed
+from mirror_sdk.lab.demo import DemoError, DemoServer, is_installed
 
 _NAME = "mirror"
 _TITLE = "Device state mirror"
@@ -38,20 +40,28 @@ def server_process() -> dict[str, object]:
 def _own_server(*, has_tile: bool) -> dict[str, object]:
     # The format is that of the server's own keys.
     key = f"ak_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
-    running: list[DemoServer] = []
 
     def start(port: int) -> list[str]:
         # A server that the proxy itself starts outlives Jupyter, unless Jupyter ends by a signal. The proxy also
         # replaces Jupyter's signal handlers by one that may be ineffective during a request. So the proxy gets no
         # command to run, and finds a server that is ready. Jupyter does nothing else until then.
-        running.append(DemoServer(port=port, key=key))
-        click.echo(f"Mirror with simulated devices: {running[0].base_url}")
+        server = DemoServer(port=port, key=key)
+        threading.Thread(target=_restart_after_crashes, args=(server, port, key), daemon=True).start()
+        with suppress(OSError):  # the output may be closed
+            click.echo(f"Mirror with simulated devices: {server.base_url}")
         return []
 
     return {
         "command": start,
         "launcher_entry": {**_tile(f"{_TITLE} (demo)", page_path(key)), "enabled": has_tile},
     }
+
+
+def _restart_after_crashes(server: DemoServer, port: int, key: str) -> None:
+    with suppress(DemoError):
+        while server.wait() != 0:
+            server.close()
+            server = DemoServer(port=port, key=key)
 
 
 def page_path(key: str | None = None, *, device: str = "") -> str:

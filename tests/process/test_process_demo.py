@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
@@ -26,6 +28,7 @@ from process_server import (
 )
 
 from mirror_sdk import MirrorClient, Simulator, examples
+from mirror_sdk.lab import launcher
 from mirror_sdk.lab.demo import DemoError, DemoServer
 from mirror_sdk.lab.real_devices import LabDevices
 
@@ -148,6 +151,28 @@ def test_the_server_uses_this_port_and_key_and_no_command_line_contains_the_key(
         command_line = Path(f"/proc/{server._process.pid}/cmdline").read_text()
     assert f"--port={port}" in command_line
     assert OTHER_KEY not in command_line
+
+
+def test_the_mirror_of_the_tile_is_started_again_after_a_crash_and_needs_no_proxy(monkeypatch) -> None:
+    monkeypatch.delenv("API_HOST", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    servers: list[DemoServer] = []
+
+    def start(**options: Any) -> DemoServer:
+        servers.append(DemoServer(**options))
+        return servers[-1]
+
+    monkeypatch.setattr(launcher, "DemoServer", start)
+    process: Any = launcher.server_process()
+    key = process["launcher_entry"]["path_info"].partition("#key=")[2]
+    assert process["command"](free_port()) == []
+    servers[0]._process.kill()
+    wait_until(lambda: len(servers) == 2, "another server")
+    with closing(servers[1]):
+        assert servers[1].base_url == servers[0].base_url
+        headers = {"Authorization": f"Bearer {key}"}
+        assert httpx.get(f"{servers[1].base_url}/v3/devices", headers=headers, trust_env=False).status_code == 200
+    assert servers[1].wait() == 0
 
 
 def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them() -> None:

@@ -187,7 +187,7 @@ class Forwarder:
 
     def announce_leader(self) -> None:
         """Signal that this process is the leader now, or continues as the leader and may have missed calls."""
-        self._database.submit(lambda session: session.publish(_LEADER), conflict_keys=())
+        self._database.submit_durable(lambda session: session.publish(_LEADER), conflict_keys=())
 
     def recover(self, *_: str) -> None:
         """Recover the pending calls after the leader has changed, or has missed signals, or this process has.
@@ -209,14 +209,14 @@ class Forwarder:
             may_repeat = self.is_needed and (is_same or pending.call.method == "GET")
             if may_repeat:
                 _send(session, call_id, pending)
-            return may_repeat
+            # The response may have been stored since it was read.
+            return may_repeat or processes.response(session, call_id) is not None
 
         def end(repeated: Future[bool]) -> None:
-            # If this could not be stored, the connection was lost. The call is recovered after the reconnect.
-            if not repeated.exception() and not repeated.result():
+            if repeated.exception() or not repeated.result():
                 self._end(call_id, pending.future)
 
-        self._database.submit(work, conflict_keys=(call_id,)).add_done_callback(end)
+        self._database.submit(work, conflict_keys=()).add_done_callback(end)
 
     def _end(self, call_id: str, future: Future[Reply]) -> None:
         with self._lock:

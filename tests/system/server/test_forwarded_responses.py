@@ -14,7 +14,8 @@ from mirror_server.clock import wall_time
 from mirror_server.server import Services
 from mirror_server.service import keys
 from mirror_server.service.keys import DEFAULT_SCOPES, Scope
-from mirror_server.store.session import LEADER
+from mirror_server.store.backend import StorageFailed
+from mirror_server.store.session import LEADER, Session
 from mirror_server.web.flask_app import create_app
 
 
@@ -90,25 +91,46 @@ def test_call_that_was_sent_to_a_former_leader_is_not_processed_by_the_next(pair
     """The next leader may also receive the signal of the call, if it has read its messages late."""
     leader, _, follower = pair
     key = keys.create(leader.database, "app", tuple(Scope), wall_time())
-    election, forwarder = leader.coordinator.leadership._election, leader.coordinator.forwarder
     handled: list[str] = []
-    monkeypatch.setattr(forwarder.responder, "handle", handled.append)
-    former = election.token
-
-    def lead(token: str) -> None:
-        monkeypatch.setattr(election, "token", token)
-        leader.database.write(lambda session: session.put_setting(LEADER, token))
-        forwarder.announce_leader()
-
-    # There was no leader when the call was stored.
+    monkeypatch.setattr(leader.coordinator.forwarder.responder, "handle", handled.append)
+    former = leader.coordinator.leadership.token
+    # There is no leader when the call is stored.
     leader.database.write(lambda session: session.run("DELETE FROM settings WHERE name = :name", name=LEADER))
     headers = {"Authorization": f"Bearer {key}"}
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(follower.post, "/sim/v1/devices", json={"endpoint_name": "sensor-1"}, headers=headers)
         until(lambda: leader.database.query(lambda session: session.scalar("SELECT count(*) FROM relayed_calls")))
-        lead(former)
+        lead(leader, former, monkeypatch)
         until(lambda: handled)
-        lead("next")
+        lead(leader, "next", monkeypatch)
         leader.database.write(lambda session: session.publish("call", f"{handled[0]} {former}"))
         assert call.result(60).status_code == 503
     assert len(handled) == 1
+
+
+def test_call_that_cannot_be_sent_again_fails(pair, monkeypatch):
+    leader, _, follower = pair
+    key = keys.create(leader.database, "app", tuple(Scope), wall_time())
+    missed: list[str] = []
+    monkeypatch.setattr(leader.coordinator.forwarder.responder, "handle", missed.append)
+    resent: list[str] = []
+
+    def fail(_session: Session, call_id: str, _pending: object) -> None:
+        resent.append(call_id)
+        raise StorageFailed("does not respond")
+
+    headers = {"Authorization": f"Bearer {key}"}
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(follower.post, "/sim/v1/devices", json={"endpoint_name": "sensor-1"}, headers=headers)
+        until(lambda: missed)
+        monkeypatch.setattr("mirror_server.extensions.postgresql.forwarding._send", fail)
+        leader.coordinator.forwarder.announce_leader()
+        assert call.result(60).status_code == 503
+    assert resent == missed
+
+
+def lead(services: Services, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the leader become the next one, with another token."""
+    monkeypatch.setattr(services.coordinator.leadership._election, "token", token)
+    services.database.write(lambda session: session.put_setting(LEADER, token))
+    services.coordinator.forwarder.announce_leader()
