@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import click
 import httpx
+from tornado.web import HTTPError
 
 from mirror_sdk.config import HOST_VARIABLE, KEY_VARIABLE, is_loopback, read_base_url
 from mirror_sdk.errors import ConfigError
@@ -45,7 +46,11 @@ def _own_server(*, has_tile: bool) -> dict[str, object]:
         # A server that the proxy itself starts outlives Jupyter, unless Jupyter ends by a signal. The proxy also
         # replaces Jupyter's signal handlers by one that may be ineffective during a request. So the proxy gets no
         # command to run, and finds a server that is ready. Jupyter does nothing else until then.
-        server = DemoServer(port=port, key=key)
+        try:
+            server = DemoServer(port=port, key=key)
+        except DemoError as error:
+            # Jupyter displays this message.
+            raise HTTPError(500, str(error)) from error
         threading.Thread(target=_restart_after_crashes, args=(server, port, key), daemon=True).start()
         with suppress(OSError):  # the output may be closed
             click.echo(f"Mirror with simulated devices: {server.base_url}")

@@ -5,8 +5,10 @@ import sys
 from typing import Any
 
 import pytest
+from tornado.web import HTTPError
 
 from mirror_sdk.lab import launcher
+from mirror_sdk.lab.demo import DemoError
 
 KEY = re.compile(r"ak_[0-9a-f]{16}_[\w-]{43}")
 
@@ -46,6 +48,21 @@ def test_demo_has_a_new_key(monkeypatch: pytest.MonkeyPatch) -> None:
     # The server is not installed, so there is no tile.
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert tile_of(launcher.server_process())["enabled"] is False
+
+
+def test_demo_that_does_not_start_is_reported_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**_: object) -> None:
+        raise DemoError("the server did not start; 'mirror-server demo' shows why")
+
+    monkeypatch.delenv("API_HOST", raising=False)
+    monkeypatch.setattr(launcher, "DemoServer", fail)
+    start: Any = launcher.server_process()["command"]
+    with pytest.raises(HTTPError) as caught:
+        start(0)
+    assert (caught.value.status_code, caught.value.log_message) == (
+        500,
+        "the server did not start; 'mirror-server demo' shows why",
+    )
 
 
 def tile_of(process: dict[str, object]) -> Any:
