@@ -115,18 +115,17 @@ def _check_lengths(name: str, first: int, prose: str) -> Iterator[str]:
 
 
 def _check_names(file: str, tree: ast.Module) -> Iterator[str]:
-    is_test = file.startswith("tests/")
     allowed = RULES["allowed"]["names"]
     names = {(1, part) for part in Path(file).with_suffix("").parts}
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 names.add((node.lineno, node.name))
-            case ast.arg() if not is_test:
+            case ast.arg():
                 names.add((node.lineno, node.arg))
-            case ast.Name(ctx=ast.Store()) if not is_test:
+            case ast.Name(ctx=ast.Store()):
                 names.add((node.lineno, node.id))
-            case ast.Attribute(ctx=ast.Store()) if not is_test:
+            case ast.Attribute(ctx=ast.Store()):
                 names.add((node.lineno, node.attr))
     for line, name in sorted(names):
         if name in allowed:

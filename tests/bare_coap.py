@@ -161,8 +161,8 @@ class BareDevice:
 
     def registration(self, **parameters: str) -> bytes:
         """Return the registration request."""
-        told = {"ep": self.name, "lt": "86400", "lwm2m": "1.0", "b": "U"} | parameters
-        return self.request(POST, ["rd"], (f"{key}={value}" for key, value in told.items()), self.links.encode())
+        query = {"ep": self.name, "lt": "86400", "lwm2m": "1.0", "b": "U"} | parameters
+        return self.request(POST, ["rd"], (f"{key}={value}" for key, value in query.items()), self.links.encode())
 
     def update(self, *query: str) -> bytes:
         return self.request(POST, self.location, query)

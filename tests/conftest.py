@@ -188,8 +188,8 @@ class SameOnEveryDatabase(pytest.Module):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    place = module_path.relative_to(TESTS).as_posix() if module_path.is_relative_to(TESTS) else ""
-    if databases.ON_POSTGRESQL and place.startswith(databases.SAME_ON_EVERY_DATABASE):
+    relative_path = module_path.relative_to(TESTS).as_posix() if module_path.is_relative_to(TESTS) else ""
+    if databases.ON_POSTGRESQL and relative_path.startswith(databases.SAME_ON_EVERY_DATABASE):
         return SameOnEveryDatabase.from_parent(parent, path=module_path)
     return None
 

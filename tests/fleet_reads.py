@@ -86,11 +86,11 @@ DESIRED += ["requested_at", "acknowledged_at", "acknowledged_by"]
 def in_columns(device: dict[str, Any]) -> dict[str, Any]:
     """Return the columns of a device object in the Arrow format."""
     resources, desired = [], []
-    for place, each in enumerate(device["resources"]):
+    for index, each in enumerate(device["resources"]):
         name = {"path": each["resource_path"], "subscribed": each.get("subscribed")}
         resources.append(name | columns(each["reported"], REPORTED))
         if each["desired"]:
-            desired.append({"resource": place} | columns(each["desired"], DESIRED))
+            desired.append({"resource": index} | columns(each["desired"], DESIRED))
     return {name: device[name] for name in ("device_id", "endpoint_name")} | {
         "resources": resources,
         "desired": desired,

@@ -15,9 +15,9 @@ _PAUSE = threading.Event()
 
 def wait_until(condition: Callable[[], Any], what: str = "the condition", seconds: float = PATIENCE_SECONDS) -> Any:
     """Call ``condition`` repeatedly until it returns a true value, and return that value."""
-    begun_at = time.monotonic()
+    started_at = time.monotonic()
     while not (value := condition()):
-        waited = time.monotonic() - begun_at
+        waited = time.monotonic() - started_at
         assert waited < seconds, f"not within {seconds} s: {what}"
         _PAUSE.wait(min(0.005 + waited / 20, 0.1))
     return value

@@ -42,14 +42,14 @@ class Fleet(Devices):
 
     def register(self, prefix: str, number: int) -> dict[str, Any]:
         """Register new devices, each from its own address. The number of concurrent registrations is limited."""
-        begun = len(self._devices)
-        for each in range(begun, begun + number):
+        existing = len(self._devices)
+        for each in range(existing, existing + number):
             host = f"127.{1 + each // 65536}.{each // 256 % 256}.{each % 256}"
             device = BareDevice(self._port, f"{prefix}-{each}", {_PATH: "20.0"}, host=host)
             device.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
             self._devices.append(self.add(device))
         began = time.perf_counter()
-        sent_again = self._register(self._devices[begun:])
+        sent_again = self._register(self._devices[existing:])
         return {
             "seconds": time.perf_counter() - began,
             "sent_again": sent_again,

@@ -66,11 +66,11 @@ class DeviceSide:
                 largest_wal = max(largest_wal, self._wal.stat().st_size)
             return self._services.devices.observed([self._observation(next(names), path) for _ in range(batch)])
 
-        taken, took = _keep_busy(group, in_flight, lambda began, _: time.perf_counter() - began < seconds)
+        durations, total_seconds = _keep_busy(group, in_flight, lambda began, _: time.perf_counter() - began < seconds)
         return {
-            "rate": len(taken) * batch / took,
-            **_times(taken),
-            "worst_ms": 1000 * max(taken),
+            "rate": len(durations) * batch / total_seconds,
+            **_times(durations),
+            "worst_ms": 1000 * max(durations),
             "wal_bytes": largest_wal,
         }
 
@@ -86,19 +86,19 @@ class DeviceSide:
             name = next(names)
             return self._services.devices.observed([Observation(name, path, content, now) for path in paths])
 
-        def go_on(began: float, begun: int) -> bool:
-            time.sleep(max(0.0, began + begun * len(paths) / rate - time.perf_counter()))
-            return begun < groups
+        def go_on(began: float, submitted: int) -> bool:
+            time.sleep(max(0.0, began + submitted * len(paths) / rate - time.perf_counter()))
+            return submitted < groups
 
         cpu_seconds = time.process_time()
         # Devices do not wait for each other, so the number of groups in flight is not limited.
-        taken, took = _keep_busy(group, groups, go_on)
+        durations, total_seconds = _keep_busy(group, groups, go_on)
         return {
             "count": groups * len(paths),
-            "rate": groups * len(paths) / took,
+            "rate": groups * len(paths) / total_seconds,
             "cpu_us": 1e6 * (time.process_time() - cpu_seconds) / groups / len(paths),
-            "p99_ms": 1000 * percentile(taken, 0.99),
-            "worst_ms": 1000 * max(taken),
+            "p99_ms": 1000 * percentile(durations, 0.99),
+            "worst_ms": 1000 * max(durations),
         }
 
     def register(self, prefix: str, number: int, resources: int) -> dict[str, Any]:
@@ -129,9 +129,9 @@ class DeviceSide:
         put = partial(self._services.part(RuleApplier).rules_put, apply_now=True)
         stored = self._services.subscriptions.put_rules(app_id, json.dumps(listed), then=put)
         while not stored.done() or self._is_applying():
-            asked = time.perf_counter()
+            probe_began = time.perf_counter()
             self._services.database.write(Session.probe)
-            longest = max(longest, time.perf_counter() - asked)
+            longest = max(longest, time.perf_counter() - probe_began)
         return {"seconds": time.perf_counter() - began, "longest_write": longest}
 
     def _is_applying(self) -> bool:
@@ -143,12 +143,12 @@ class DeviceSide:
 
 
 def _registrations(begin: Callable[[], Any], number: int) -> dict[str, float]:
-    taken, took = _keep_busy(begin, _REGISTRATIONS_IN_FLIGHT, lambda _, begun: begun < number)
-    return {"seconds": took / number, **_times(taken)}
+    durations, total_seconds = _keep_busy(begin, _REGISTRATIONS_IN_FLIGHT, lambda _, submitted: submitted < number)
+    return {"seconds": total_seconds / number, **_times(durations)}
 
 
-def _times(taken: list[float]) -> dict[str, float]:
-    return {"p50_ms": 1000 * percentile(taken, 0.5), "p99_ms": 1000 * percentile(taken, 0.99)}
+def _times(durations: list[float]) -> dict[str, float]:
+    return {"p50_ms": 1000 * percentile(durations, 0.5), "p99_ms": 1000 * percentile(durations, 0.99)}
 
 
 def _keep_busy(
@@ -163,35 +163,35 @@ def _keep_busy(
         TimeoutError: A future is still open a minute later.
     """
     free = threading.Semaphore(in_flight)
-    taken: list[float] = []
+    durations: list[float] = []
     failures: list[BaseException] = []
-    began, begun = time.perf_counter(), 0
-    while (not begun or go_on(began, begun)) and not failures:
+    began, submitted = time.perf_counter(), 0
+    while (not submitted or go_on(began, submitted)) and not failures:
         free.acquire()
         started = time.perf_counter()
 
         def done(future: Any, started: float = started) -> None:
-            taken.append(time.perf_counter() - started)
+            durations.append(time.perf_counter() - started)
             if future.exception() is not None:
                 failures.append(future.exception())
             free.release()
 
         begin().add_done_callback(done)
-        begun += 1
+        submitted += 1
     for _ in range(in_flight):
         if not free.acquire(timeout=_LAST_SECONDS):
             raise TimeoutError(f"what a device sent was not stored within {_LAST_SECONDS} s")
     if failures:
         raise failures[0]
-    return taken, time.perf_counter() - began
+    return durations, time.perf_counter() - began
 
 
 def main() -> None:
     # Standard output is for the responses.
     configure("console", sys.stderr, access_log=False)
     usual = {"simulate": 0, "keep_log_bytes": _LOG_BYTES, "max_parked_polls": 100_000}
-    given = {name: int(number) for name, number in (option.split("=") for option in sys.argv[2:])}
-    settings = read_settings(database_url=sys.argv[1], **(usual | given))
+    overrides = {name: int(number) for name, number in (option.split("=") for option in sys.argv[2:])}
+    settings = read_settings(database_url=sys.argv[1], **(usual | overrides))
     listener = listen("127.0.0.1", 0)
     services = Services(settings)
     print(json.dumps({"port": listener.getsockname()[1]}), flush=True)

@@ -71,8 +71,8 @@ def from_file(path: str, _key: str) -> pd.DataFrame:
     request = SnapshotRequest(selection=Selection(), server="http://localhost")
     tables: list[pa.Table] = []
     with Path(path).open("rb") as file:
-        taken = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
-    return to_pandas(*snapshot_tables(request, taken, tables))
+        result = read_snapshot(request, tables.append, sys.maxsize, {"Content-Type": _ARROW}, file)
+    return to_pandas(*snapshot_tables(request, result, tables))
 
 
 def dataset(url: str, key: str) -> pd.DataFrame:

@@ -24,9 +24,9 @@ _RETENTION = "keep_history_seconds=86400"
 def measure(run: Run) -> Iterator[Figure]:
     filled = fill(run.folder / "history.db", device_count=run.scale.devices, resource_count=run.scale.resources)
     cores = run.cores.one
-    kept = copy(run, filled, "with-history")
+    filled_copy = copy(run, filled, "with-history")
     with ExitStack() as stack:
-        _, with_history = stack.enter_context(devices_in(run, kept, cores, _RETENTION))
+        _, with_history = stack.enter_context(devices_in(run, filled_copy, cores, _RETENTION))
         _, without = stack.enter_context(devices_in(run, copy(run, filled, "without-history"), cores))
 
         kinds = {
@@ -40,7 +40,7 @@ def measure(run: Run) -> Iterator[Figure]:
             }
             samples = alternate(sides, run.scale.rounds)
             yield ratio(NAME, f"{what} with history / without", samples, "on", "off", "/s", goal)
-    with closing(sqlite3.connect(database_path(run, kept))) as connection:
+    with closing(sqlite3.connect(database_path(run, filled_copy))) as connection:
         (size,) = connection.execute("SELECT sum(pgsize) FROM dbstat WHERE name = 'history'").fetchone()
         (count,) = connection.execute("SELECT count(*) FROM history").fetchone()
     yield Figure(NAME, "a row in the table", size / count, "bytes", at_most(60))

@@ -78,8 +78,8 @@ def _reports(device_ids: Sequence[str], paths: Sequence[str], day_at: int, revis
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
-def _words(places: npt.NDArray[Any], words: Sequence[str]) -> pa.Array:
-    indices = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places.astype(np.int32))])
+def _words(positions: npt.NDArray[Any], words: Sequence[str]) -> pa.Array:
+    indices = pa.Array.from_buffers(pa.int32(), len(positions), [None, pa.py_buffer(positions.astype(np.int32))])
     return pa.DictionaryArray.from_arrays(indices, to_array(words, pa.string()))
 
 

@@ -66,6 +66,6 @@ def measure(run: Run) -> Iterator[Figure]:
                 for what in ("connect", "first snapshot", *_CALLS):
                     response = caller.call(call=what.removeprefix("first "))
                     samples.setdefault(what, []).append(response["hold_ms"])
-    for what, taken in samples.items():
+    for what, hold_ms in samples.items():
         # The minimum, because every disturbance adds time.
-        yield in_requests(NAME, what, min(taken), request_ms, at_most(150))
+        yield in_requests(NAME, what, min(hold_ms), request_ms, at_most(150))

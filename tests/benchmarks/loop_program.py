@@ -54,14 +54,14 @@ async def main() -> None:
     url, key, path, value = sys.argv[1:]
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        kept: dict[str, Any] = {}
+        results: dict[str, Any] = {}
 
         async def connect(client: AsyncMirrorClient) -> None:
             await stack.enter_async_context(client)
-            kept["lights"] = (await client.devices.list(endpoint_type="Light")).ids
+            results["lights"] = (await client.devices.list(endpoint_type="Light")).ids
 
         async def apply(_client: AsyncMirrorClient) -> None:
-            done = await kept["plan"].apply(concurrency=_IN_FLIGHT)
+            done = await results["plan"].apply(concurrency=_IN_FLIGHT)
             assert set(done["status"]) == {"success"}, done["status"].value_counts()
 
         async def record(client: AsyncMirrorClient) -> None:
@@ -74,9 +74,9 @@ async def main() -> None:
             "state_frame": AsyncMirrorClient.state_frame,
             "snapshot": lambda client: client.fleet.snapshot(),
             "snapshot_dataset": lambda client: client.fleet.dataset(folder / "dataset", overwrite=True),
-            "refresh": lambda client: client.fleet.refresh(kept["snapshot"]),
+            "refresh": lambda client: client.fleet.refresh(results["snapshot"]),
             "events_frame": lambda client: client.notifications.events_frame(after=0, timeout=0),
-            "plan": lambda client: client.plan([(each, path, int(value)) for each in kept["lights"]]),
+            "plan": lambda client: client.plan([(each, path, int(value)) for each in results["lights"]]),
             "apply": apply,
             "record": record,
         }
@@ -87,7 +87,7 @@ async def main() -> None:
             name = json.loads(line)["call"]
             await ticker.read()
             # Later calls use the results of earlier ones.
-            kept[name] = await calls[name](client)
+            results[name] = await calls[name](client)
             print(json.dumps({"hold_ms": 1000 * await ticker.read()}), flush=True)
         ticking.cancel()
 

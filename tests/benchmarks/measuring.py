@@ -70,16 +70,16 @@ def ratio(
     """Return the median of ``ours / theirs`` over all rounds. A slow machine affects both sides of a round alike."""
     value = statistics.median(a / b for a, b in zip(samples[ours], samples[theirs], strict=True))
     sides = {name: statistics.median(samples[name]) for name in (ours, theirs)}
-    kept = {name: samples[name] for name in (ours, theirs)}
-    return Figure(benchmark, what, value, "x", goal, sides, unit, kept)
+    side_samples = {name: samples[name] for name in (ours, theirs)}
+    return Figure(benchmark, what, value, "x", goal, sides, unit, side_samples)
 
 
 def in_requests(benchmark: str, what: str, milliseconds: float, request_ms: list[float], goal: Goal) -> Figure:
     """Return a time as a number of sequential bare requests, which makes it comparable between machines."""
     request = statistics.median(request_ms)
     sides = {"time": milliseconds, "request": request}
-    kept = {"time": [milliseconds], "request": request_ms}
-    return Figure(benchmark, f"{what} / bare request", milliseconds / request, "x", goal, sides, "ms", kept)
+    side_samples = {"time": [milliseconds], "request": request_ms}
+    return Figure(benchmark, f"{what} / bare request", milliseconds / request, "x", goal, sides, "ms", side_samples)
 
 
 def median(benchmark: str, what: str, samples: list[float], unit: str, goal: Goal | None = None) -> Figure:

@@ -125,46 +125,46 @@ def many_polls(run: Run, filled: Filled) -> Iterator[Figure]:
     """Measure the memory of many polls, E1 while they wait, and one event to all of them."""
     count = run.scale.polls
     with ExitStack() as stack:
-        held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
         other, _ = stack.enter_context(with_device_side(run, filled, run.cores.one))
         holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
         requests = object_requests(filled)
         request_ms = run.requests_ms(other)
-        run.rate(held_by, requests)
-        before = resident_bytes(held_by.pid)
-        holder.send(do="hold", port=held_by.port, key=filled.key, count=count)
+        run.rate(server, requests)
+        before = resident_bytes(server.pid)
+        holder.send(do="hold", port=server.port, key=filled.key, count=count)
         holder.receive()
-        wait_until_open(held_by, filled.key, count)
-        each_kib = max(resident_bytes(held_by.pid) - before, 1) / count / 1024
-        sides = {"during": partial(run.rate, held_by, requests), "alone": partial(run.rate, other, requests)}
+        wait_until_open(server, filled.key, count)
+        each_kib = max(resident_bytes(server.pid) - before, 1) / count / 1024
+        sides = {"during": partial(run.rate, server, requests), "alone": partial(run.rate, other, requests)}
         samples: Samples = alternate(sides, run.scale.rounds)
         event = devices.call(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
         woken = holder.receive()
         if woken["responded"] != count:
-            raise ChildFailed(f"of {count} held polls {woken['answered']} have a response")
-        took_ms = (woken["last_at_ns"] - event["at_ns"]) / 1e6
+            raise ChildFailed(f"of {count} held polls {woken['responded']} have a response")
+        delivery_ms = (woken["last_at_ns"] - event["at_ns"]) / 1e6
     yield Figure(NAME, f"memory of each of {count:,} held polls", each_kib, "KiB", at_most(20))
     what = f"E1 during {count:,} held polls / alone"
     yield ratio(NAME, what, samples, "during", "alone", "/s", at_least(0.85))
     goal = at_most(_REQUESTS_A_POLL * count)
-    yield in_requests(NAME, f"one event to all {count:,} polls", took_ms, request_ms, goal)
+    yield in_requests(NAME, f"one event to all {count:,} polls", delivery_ms, request_ms, goal)
 
 
 def many_websockets(run: Run, filled: Filled) -> Iterator[Figure]:
     """Measure one event that is sent to half as many websockets."""
     count = run.scale.polls // 2
     with ExitStack() as stack:
-        held_by, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
+        server, devices = stack.enter_context(with_device_side(run, filled, run.cores.one))
         holder = stack.enter_context(program("poll_holder.py", folder=run.folder, cores=run.cores.client))
-        request_ms = run.requests_ms(held_by)
-        holder.send(do="hold_websockets", port=held_by.port, key=filled.key, count=count)
+        request_ms = run.requests_ms(server)
+        holder.send(do="hold_websockets", port=server.port, key=filled.key, count=count)
         holder.receive()
-        wait_until_open(held_by, filled.key, count)
+        wait_until_open(server, filled.key, count)
         event = devices.call(do="event", device_id=filled.device_ids[0], path=filled.paths[0])
         woken = holder.receive()
-        took_ms = (woken["last_at_ns"] - event["at_ns"]) / 1e6
+        delivery_ms = (woken["last_at_ns"] - event["at_ns"]) / 1e6
     goal = at_most(_REQUESTS_A_WEBSOCKET * count)
-    yield in_requests(NAME, f"one event to all {count:,} websockets", took_ms, request_ms, goal)
+    yield in_requests(NAME, f"one event to all {count:,} websockets", delivery_ms, request_ms, goal)
 
 
 def wait_until_open(server: Server, key: str, count: int) -> None:

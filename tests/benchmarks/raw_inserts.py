@@ -34,7 +34,7 @@ def run(
     while not stored or time.perf_counter() - began < seconds:
         some, at = list(islice(names, batch)), int(time.time() * 1000)
         values = [(name, path, f"{stored % 1000 / 10}".encode(), at) for name in some]
-        entries = [(app_id, seq + place, at, name, _body(name, path, at)) for place, name in enumerate(some, 1)]
+        entries = [(app_id, seq + offset, at, name, _body(name, path, at)) for offset, name in enumerate(some, 1)]
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(_VALUE, values)
         connection.executemany(_ENTRY, entries)

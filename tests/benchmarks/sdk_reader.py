@@ -32,12 +32,12 @@ def main() -> None:
         }
         for line in sys.stdin:
             command = json.loads(line)
-            call, taken = sides[command["side"]], []
+            call, durations = sides[command["side"]], []
             for _ in range(command["calls"]):
                 began = time.perf_counter()
                 value = call()
-                taken.append(time.perf_counter() - began)
-            print(json.dumps({"seconds": sorted(taken)[len(taken) // 2], "value": value}), flush=True)
+                durations.append(time.perf_counter() - began)
+            print(json.dumps({"seconds": sorted(durations)[len(durations) // 2], "value": value}), flush=True)
 
 
 if __name__ == "__main__":

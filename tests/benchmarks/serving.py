@@ -65,7 +65,7 @@ def saturate(
     run: Run, filled: Filled, devices: Program, *, batch: int = 1, in_flight: int = 0, device_ids: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Submit observations for one measurement, as fast as they are stored; return their rate and durations."""
-    told: dict[str, Any] = devices.call(
+    result: dict[str, Any] = devices.call(
         do="saturate",
         device_ids=device_ids or filled.device_ids,
         path=filled.paths[0],
@@ -73,7 +73,7 @@ def saturate(
         in_flight=in_flight or (GROUPS_IN_FLIGHT if batch > 1 else run.scale.in_flight),
         batch=batch,
     )
-    return told
+    return result
 
 
 def observation_rate(run: Run, filled: Filled, devices: Program, **how: Any) -> float:

@@ -162,9 +162,9 @@ def _fleet(run: Run, page: Any) -> Iterator[Figure]:
         list_ms.append(page.evaluate(_LIST, [_WIDGET, code, f"{devices:,} rows"]))
         search_ms.append(page.evaluate(_SEARCH, ["weather", f" of {devices:,} rows"]))
         _run_cell(page, _ACTION, "fleet.close()")
-    for what, taken, goal in (("list", list_ms, 1000), ("search", search_ms, 200)):
-        value = statistics.median(taken[1:])
-        yield Figure(NAME, f"{what} {devices:,} devices", value, "ms", at_most(goal), samples={"": taken})
+    for what, times_ms, goal in (("list", list_ms, 1000), ("search", search_ms, 200)):
+        value = statistics.median(times_ms[1:])
+        yield Figure(NAME, f"{what} {devices:,} devices", value, "ms", at_most(goal), samples={"": times_ms})
 
 
 def _page(run: Run, page: Any, folder: Path) -> Iterator[Figure]:
@@ -180,9 +180,9 @@ def _page(run: Run, page: Any, folder: Path) -> Iterator[Figure]:
         list_ms.append(every)
         search_ms.append(opened.evaluate(_SEARCH, ["weather", f" of {devices:,} rows"]))
         opened.close()
-    for what, taken, goal in (("first", first_ms, 1000), ("list", list_ms, None), ("search", search_ms, 200)):
-        value, limit = statistics.median(taken[1:]), None if goal is None else at_most(goal)
-        yield Figure(NAME, f"page, {what} of {devices:,} devices", value, "ms", limit, samples={"": taken})
+    for what, times_ms, goal in (("first", first_ms, 1000), ("list", list_ms, None), ("search", search_ms, 200)):
+        value, limit = statistics.median(times_ms[1:]), None if goal is None else at_most(goal)
+        yield Figure(NAME, f"page, {what} of {devices:,} devices", value, "ms", limit, samples={"": times_ms})
 
 
 def _runs(run: Run, page: Any, folder: Path) -> Iterator[Figure]:
@@ -204,8 +204,8 @@ def _runs(run: Run, page: Any, folder: Path) -> Iterator[Figure]:
 
 def _run_cell(page: Any, number: int, code: str) -> float:
     """Run a cell with other code, and return its milliseconds."""
-    taken: float = page.evaluate(_RUN_CELL, [number, code])
-    return taken
+    milliseconds: float = page.evaluate(_RUN_CELL, [number, code])
+    return milliseconds
 
 
 def _value_of(page: Any, folder: Path, expression: str) -> Any:

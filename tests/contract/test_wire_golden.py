@@ -40,20 +40,20 @@ def _goldens() -> Iterator[tuple[str, Golden]]:
             yield f"{file.stem}: {variant}", Golden(model, wire)
 
 
-def _objects(wire: Any, place: Location = ()) -> Iterator[Location]:
+def _objects(wire: Any, location: Location = ()) -> Iterator[Location]:
     """Yield the locations of all objects whose members the interface names."""
     if isinstance(wire, dict):
-        yield place
+        yield location
         for name, member in wire.items():
             if name not in FREE_FORM_MEMBERS:
-                yield from _objects(member, (*place, name))
+                yield from _objects(member, (*location, name))
     elif isinstance(wire, list):
         for index, item in enumerate(wire):
-            yield from _objects(item, (*place, index))
+            yield from _objects(item, (*location, index))
 
 
-def _object_at(wire: Any, place: Location) -> Any:
-    for step in place:
+def _object_at(wire: Any, location: Location) -> Any:
+    for step in location:
         wire = wire[step]
     return wire
 
@@ -81,14 +81,14 @@ def test_an_object_comes_back_as_it_was_read(name: str) -> None:
 @every_golden
 def test_unknown_member_is_retained_by_lenient_reading_and_rejected_by_strict_reading(name: str) -> None:
     golden = GOLDENS[name]
-    for place in _objects(golden.wire):
+    for location in _objects(golden.wire):
         wire = copy.deepcopy(golden.wire)
-        _object_at(wire, place)[UNKNOWN] = {"nested": [1, None]}
+        _object_at(wire, location)[UNKNOWN] = {"nested": [1, None]}
         assert _to_wire(golden.model.model_validate(wire)) == wire
         with pytest.raises(ValidationError) as caught:
             _read_strictly(golden.model, wire)
         rejections = [(error["type"], _location_of(error)) for error in caught.value.errors()]
-        assert rejections == [("extra_forbidden", (*place, UNKNOWN))]
+        assert rejections == [("extra_forbidden", (*location, UNKNOWN))]
 
 
 def _location_of(error: ErrorDetails) -> Location:

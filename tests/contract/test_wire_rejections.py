@@ -119,11 +119,11 @@ AT_THE_LIMIT: dict[str, tuple[type[BaseModel], Any]] = {
 }
 
 
-@pytest.mark.parametrize(("model", "wire", "place"), REFUSED.values(), ids=REFUSED.keys())
-def test_invalid_member_is_rejected_by_name(model: type[BaseModel], wire: Any, place: tuple[str | int, ...]) -> None:
+@pytest.mark.parametrize(("model", "wire", "location"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_member_is_rejected_by_name(model: type[BaseModel], wire: Any, location: tuple[str | int, ...]) -> None:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(wire, extra="forbid", by_alias=True, by_name=False)
-    assert [error["loc"] for error in caught.value.errors()] == [place]
+    assert [error["loc"] for error in caught.value.errors()] == [location]
 
 
 @pytest.mark.parametrize(("model", "wire"), AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())

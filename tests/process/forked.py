@@ -22,19 +22,19 @@ class Forked:
             os.close(written)
             return
         try:
-            told = {"gave": act()}
+            outcome = {"gave": act()}
         except BaseException:
-            told = {"failed": traceback.format_exc()}
+            outcome = {"failed": traceback.format_exc()}
         try:
             with os.fdopen(written, "w") as output:
-                json.dump(told, output)
+                json.dump(outcome, output)
         finally:
             os._exit(0)
 
     def result(self, seconds: float = 120) -> Any:
         """Return the result. A child that does not end in time is killed."""
         deadline = time.monotonic() + seconds
-        told = b""
+        received = b""
         try:
             while True:
                 ready, _, _ = select.select([self._output], [], [], max(0, deadline - time.monotonic()))
@@ -42,11 +42,11 @@ class Forked:
                 chunk = os.read(self._output, 65536)
                 if not chunk:
                     break
-                told += chunk
+                received += chunk
         finally:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
             os.close(self._output)
-        answer = json.loads(told)
-        assert "gave" in answer, answer.get("failed")
-        return answer["gave"]
+        outcome = json.loads(received)
+        assert "gave" in outcome, outcome.get("failed")
+        return outcome["gave"]

@@ -38,7 +38,7 @@ def run(notebook: Path) -> list[dict[str, Any]]:
     shell.display_pub.outputs = outputs
     shell.display_trap.hook = CapturingDisplayHook(shell=shell, outputs=outputs)
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
-    told = []
+    results = []
     for cell in cells:
         with tempfile.TemporaryFile() as stderr:
             # Threads and libraries write there too, bypassing sys.stderr.
@@ -49,9 +49,9 @@ def run(notebook: Path) -> list[dict[str, Any]]:
             stderr.seek(0)
             error = repr(ended.error_in_exec or ended.error_before_exec or "")
             written = {"stdout": captured.stdout, "stderr": stderr.read().decode()}
-            told.append({"id": cell["id"], **written, "shown": displayed(outputs), "error": error})
+            results.append({"id": cell["id"], **written, "shown": displayed(outputs), "error": error})
             outputs.clear()
-    return told
+    return results
 
 
 def displayed(outputs: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -72,8 +72,8 @@ def run_in_child(notebook: Path, environment: dict[str, str]) -> None:
     if child == 0:
         os.environ |= environment
         with open(STDERR, "wb", closefd=False):
-            told = run(notebook)
-        sys.__stdout__.write(json.dumps(told) + "\n")
+            results = run(notebook)
+        sys.__stdout__.write(json.dumps(results) + "\n")
         sys.__stdout__.flush()
         os._exit(0)
     os.waitpid(child, 0)

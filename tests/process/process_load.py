@@ -26,14 +26,14 @@ def pending_without_command(server: ServerProcess) -> list[Any]:
 class Load:
     """The requests for one device, one after the other. Each is repeated with its async-id until it is accepted.
 
-    Every second load waits for the response with the request; ``told`` contains those that had one.
+    Every second load waits for the response with the request; ``immediate_responses`` contains those that had one.
     """
 
     def __init__(self, server: ServerProcess, key: str, device_id: str, seed: int) -> None:
         self.device_id = device_id
         self.accepted: list[str] = []
         self.written: list[str] = []
-        self.told: dict[str, Any] = {}
+        self.immediate_responses: dict[str, Any] = {}
         self.unexpected: list[str] = []
         self._client = server.client(key)
         if seed % 2:
@@ -60,25 +60,25 @@ class Load:
             async_id = f"{self.device_id[-8:]}-{number}"
             if self._random.random() < 0.6:
                 self.written.append(str(number))
-                place = partial(self._client.write, self.device_id, SWITCH, self.written[-1], async_id)
+                submit = partial(self._client.write, self.device_id, SWITCH, self.written[-1], async_id)
             else:
-                place = partial(self._client.read, self.device_id, SWITCH, async_id)
-            self._until_accepted(async_id, place)
+                submit = partial(self._client.read, self.device_id, SWITCH, async_id)
+            self._until_accepted(async_id, submit)
 
-    def _until_accepted(self, async_id: str, place: Callable[[], httpx.Response]) -> None:
+    def _until_accepted(self, async_id: str, submit: Callable[[], httpx.Response]) -> None:
         while True:
             try:
-                answer = place()
+                response = submit()
             except httpx.TransportError:
                 self._stop.wait(0.005)
                 continue
-            if answer.status_code == 202:
+            if response.status_code == 202:
                 self.accepted.append(async_id)
-                if "Preference-Applied" in answer.headers:
-                    self.told[async_id] = answer.json()["async-response"]
+                if "Preference-Applied" in response.headers:
+                    self.immediate_responses[async_id] = response.json()["async-response"]
                 return
-            if answer.status_code not in {429, 503}:
-                self.unexpected.append(f"{answer.status_code} {answer.text}")
+            if response.status_code not in {429, 503}:
+                self.unexpected.append(f"{response.status_code} {response.text}")
                 return
             self._stop.wait(0.005)
 
@@ -103,28 +103,28 @@ class Reader:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                answer = self._client.poll(after=self.after, hold=1)
+                response = self._client.poll(after=self.after, hold=1)
             except httpx.TransportError:
                 self._stop.wait(0.005)
                 continue
-            if answer.status_code == 503:
+            if response.status_code == 503:
                 self._stop.wait(0.005)
                 continue
-            if "Mirror-Gap" in answer.headers or not answer.is_success:
-                self.gaps.append(f"{answer.status_code} {answer.headers} {answer.text}")
+            if "Mirror-Gap" in response.headers or not response.is_success:
+                self.gaps.append(f"{response.status_code} {response.headers} {response.text}")
                 return
-            if answer.status_code == 200:
-                for kind, entries in answer.json().items():
+            if response.status_code == 200:
+                for kind, entries in response.json().items():
                     self.uids.setdefault(kind, []).extend(entry["uid"] for entry in entries)
-                self.after = int(answer.headers["Mirror-Cursor"])
+                self.after = int(response.headers["Mirror-Cursor"])
 
 
 def check_load(application: Application, loads: list[Load], readers: list[Reader]) -> list[tuple[str, Any]]:
     """Wait for the end of all requests, check that nothing was lost or duplicated, and return the log."""
     for load in loads:
         load.stop()
-    placed = [async_id for load in loads for async_id in load.accepted]
-    wait_until(lambda: len(application.responses()) >= len(placed), "all async responses")
+    accepted = [async_id for load in loads for async_id in load.accepted]
+    wait_until(lambda: len(application.responses()) >= len(accepted), "all async responses")
     entries = list(application.entries())
     wait_until(lambda: all(reader.after >= len(entries) for reader in readers), "the readers to get everything")
     uids: dict[str, list[str]] = {}
@@ -135,7 +135,7 @@ def check_load(application: Application, loads: list[Load], readers: list[Reader
         reader.stop()
         assert (reader.gaps, reader.uids) == ([], uids)
     responses = application.responses()
-    assert {async_id: len(found) for async_id, found in responses.items()} == dict.fromkeys(placed, 1)
+    assert {async_id: len(found) for async_id, found in responses.items()} == dict.fromkeys(accepted, 1)
     assert {found[0]["status"] for found in responses.values()} == {200}
     for load in loads:
         assert load.unexpected == []

@@ -52,12 +52,12 @@ def wait_until_quick(act: Callable[[], object], seconds: float) -> None:
     wait_until(is_quick, f"{act} in less than {seconds} s")
 
 
-def wait_for(wanted: object, read: Callable[[], Any]) -> None:
+def wait_for(expected: object, read: Callable[[], Any]) -> None:
     """Read repeatedly until the result is as expected; fail with the last result if it never is."""
     end_at = time.monotonic() + PATIENCE_SECONDS
-    while (found := read()) != wanted and time.monotonic() < end_at:
+    while (found := read()) != expected and time.monotonic() < end_at:
         _PAUSE.wait(0.05)
-    assert found == wanted
+    assert found == expected
 
 
 def child_environment(**variables: str) -> dict[str, str]:

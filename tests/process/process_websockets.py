@@ -91,7 +91,7 @@ class Silent:
     """A websocket without a library, which sends no pongs and reads only on request."""
 
     def __init__(
-        self, server: ServerProcess, key: str, *lines: str, behind: bytes = b"", receive_bytes: int = 0
+        self, server: ServerProcess, key: str, *lines: str, early_data: bytes = b"", receive_bytes: int = 0
     ) -> None:
         self.socket = sockets_of_system.socket()
         self.socket.settimeout(PATIENCE_SECONDS)
@@ -106,7 +106,7 @@ class Silent:
             f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
         )
         head = [*lines, "Host: x", f"Authorization: Bearer {key}", "", ""]
-        self.socket.sendall("\r\n".join(head).encode() + behind)
+        self.socket.sendall("\r\n".join(head).encode() + early_data)
         self.received = b""
 
     def head(self) -> bytes:

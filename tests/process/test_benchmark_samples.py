@@ -38,10 +38,10 @@ def test_load_generator_waits_for_the_first_response():
             time_is_over.set()
             return await running
 
-    told = asyncio.run(measured())
-    assert set(told["statuses"]) == {200}
-    assert told["rate"] > 0
-    assert told["p50_ms"] > 0
+    result = asyncio.run(measured())
+    assert set(result["statuses"]) == {200}
+    assert result["rate"] > 0
+    assert result["p50_ms"] > 0
 
 
 def test_peer_that_does_not_start_is_reported_without_figures(tmp_path):

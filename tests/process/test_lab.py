@@ -51,8 +51,8 @@ def test_a_lab_kernel_reaches_the_mirror_and_its_clock_runs(shared_lab):
     with MirrorClient(host, environment["API_KEY"]) as client:
         assert len(client.devices.list()) == 3
         simulator = Simulator(client)
-        begun_at = simulator.get_clock()
-        wait_until(lambda: simulator.get_clock() > begun_at, "time to pass")
+        started_at = simulator.get_clock()
+        wait_until(lambda: simulator.get_clock() > started_at, "time to pass")
         client.subscriptions.rules.replace([{"resource_path": ["/3303/*"]}])
 
 
@@ -62,10 +62,10 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
     assert shared_lab.output.index("To access the server") < lines.start()
 
     with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, follow_redirects=True) as visitor:
-        shown = visitor.get(lines["page"])
-    assert shown.status_code == 200
-    assert "<title>" in shown.text
-    key = shown.url.fragment.removeprefix("key=")
+        response = visitor.get(lines["page"])
+    assert response.status_code == 200
+    assert "<title>" in response.text
+    key = response.url.fragment.removeprefix("key=")
     with MirrorClient(shared_lab.find(MIRROR)[1], key) as client:
         assert len(client.devices.list()) == 3
     assert key not in shared_lab.output
@@ -80,9 +80,9 @@ def test_its_last_lines_lead_to_the_notebooks_and_to_the_page(shared_lab):
     shared_lab.request("DELETE", f"/api/kernels/{kernel}")
     assert of_kernel["API_PAGE"] == lines["page"].partition("?")[0]
 
-    stranger = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=PATIENCE_SECONDS)
-    assert stranger.status_code == 302
-    assert "key" not in stranger.headers["Location"]
+    unauthenticated = httpx.get(lines["page"].partition("?")[0], trust_env=False, timeout=PATIENCE_SECONDS)
+    assert unauthenticated.status_code == 302
+    assert "key" not in unauthenticated.headers["Location"]
 
 
 def test_its_notebooks_are_trusted_as_long_as_they_are_as_they_came(shared_lab):
@@ -123,8 +123,8 @@ def test_everything_stops_when_jupyterlab_is_closed_and_the_next_lab_goes_on(sha
         assert {entry["name"] for entry in listed} >= set(notebooks)
         assert f"Database: {database}" in lab.output
         if WITH_COAP:
-            told = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
-            assert told[1] == "real-01, real-02, real-03, real-04"
+            real_devices = lab.find(re.compile(r"^Real devices, by coap://127\.0\.0\.1:\d+: (.+)$", re.MULTILINE))
+            assert real_devices[1] == "real-01, real-02, real-03, real-04"
         jupyter = _child_of(lab.process.pid, "jupyterlab")
         environment = _environment_of(jupyter)
         with MirrorClient(environment["API_HOST"], environment["API_KEY"]) as client:

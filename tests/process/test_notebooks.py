@@ -53,13 +53,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def stored(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Return the stored outputs of a cell as text, without images."""
-    shown: dict[str, list[str]] = {}
+    display_texts: dict[str, list[str]] = {}
     for output in cell["outputs"]:
         for kind, lines in output.get("data", {}).items():
             if kind.startswith("text/"):
-                shown.setdefault(kind, []).append("".join(lines))
+                display_texts.setdefault(kind, []).append("".join(lines))
     written = ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]
-    return {"id": cell["id"], "stdout": "".join(written), "stderr": "", "shown": shown, "error": "''"}
+    return {"id": cell["id"], "stdout": "".join(written), "stderr": "", "shown": display_texts, "error": "''"}
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
@@ -77,10 +77,10 @@ def test_notebook_without_a_history_names_the_operator_option(run, start_server,
     short = tmp_path / "short.ipynb"
     short.write_text(json.dumps({**notebook, "cells": notebook["cells"][:5]}))
     plain = start_server("--simulate", "1", "--clock", "manual")
-    first, asked = run(short, {"API_HOST": plain.url, "API_KEY": plain.key()})
+    first, query_result = run(short, {"API_HOST": plain.url, "API_KEY": plain.key()})
     assert first["error"] == "''"
-    assert "NoHistory" in asked["error"]
-    assert "its operator can enable it with --keep-history" in asked["error"]
+    assert "NoHistory" in query_result["error"]
+    assert "its operator can enable it with --keep-history" in query_result["error"]
     assert "`NoHistory`" in "".join(notebook["cells"][4]["source"])
 
 

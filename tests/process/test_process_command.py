@@ -44,7 +44,7 @@ def assert_one_line_error(finished: subprocess.CompletedProcess[str], *words: st
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("words", "expected"),
     [
         ([], ["demo", "    mirror-server keys create my-app --database sqlite:///mirror.db\n"]),
         (["run"], ["MIRROR_DATABASE", "Ctrl-C"]),
@@ -53,7 +53,7 @@ def assert_one_line_error(finished: subprocess.CompletedProcess[str], *words: st
         (["demo"], ["\n    export API_HOST=...\n    export API_KEY=...\n"]),
     ],
 )
-def test_help_is_readable_and_names_every_option_with_its_variable(words, shown):
+def test_help_is_readable_and_names_every_option_with_its_variable(words, expected):
     finished = run_command(*words, "--help")
     assert (finished.returncode, finished.stderr) == (0, "")
     assert "\\b" not in finished.stdout
@@ -64,8 +64,8 @@ def test_help_is_readable_and_names_every_option_with_its_variable(words, shown)
         command = command.get_command(click.Context(command), word) or pytest.fail(word)
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            shown = [*shown, *parameter.opts, *([str(parameter.envvar)] if parameter.envvar else [])]
-    assert [word for word in shown if word not in finished.stdout] == []
+            expected = [*expected, *parameter.opts, *([str(parameter.envvar)] if parameter.envvar else [])]
+    assert [word for word in expected if word not in finished.stdout] == []
 
 
 def test_key_is_alone_on_stdout_stored_as_a_hash_and_rejected_at_once_when_revoked(shared_server):
@@ -154,7 +154,7 @@ def test_database_that_cannot_be_served_is_a_one_line_error(shared_server, tmp_p
     missing, notes, other = tmp_path / "missing" / "mirror.db", tmp_path / "notes.txt", tmp_path / "other.db"
     notes.write_text("what must not be lost\n" * 100)
     run = ("run", "--port", "0", "--database")
-    for words, told in (
+    for words, messages in (
         (("run", "--port", str(shared_server.port), "--database", f"sqlite:///{other}"), ("127.0.0.1:", "--port")),
         (("run", "--host", "192.0.2.1", "--database", f"sqlite:///{other}"), ("192.0.2.1",)),
         ((*run, "mysql://host/mirror"), ("mysql://host/mirror", "sqlite:///FILE")),
@@ -163,7 +163,7 @@ def test_database_that_cannot_be_served_is_a_one_line_error(shared_server, tmp_p
         ((*run, f"sqlite:///{notes}"), (str(notes),)),
         (("keys", "list", "--database", f"sqlite:///{missing}"), (str(missing),)),
     ):
-        assert_one_line_error(run_command(*words), *told)
+        assert_one_line_error(run_command(*words), *messages)
     assert notes.read_text() == "what must not be lost\n" * 100
 
 
@@ -199,5 +199,7 @@ def test_only_a_trusted_proxy_determines_the_client(start_server):
         server = start_server("--failed-keys-per-minute", "1", *options)
         for address in ("203.0.113.1", "203.0.113.2"):
             headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": address}
-            answered = httpx.get(f"{server.url}/v3/devices", headers=headers, timeout=60, trust_env=False).status_code
-        assert answered == code
+            status_code = httpx.get(
+                f"{server.url}/v3/devices", headers=headers, timeout=60, trust_env=False
+            ).status_code
+        assert status_code == code

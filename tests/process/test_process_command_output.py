@@ -113,14 +113,14 @@ def test_negative_number_is_a_value_and_options_stay_options(shell, application,
         ended = shell.run("write", *words)
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
         assert float(value_of(application, device, OFFSET)) == written
-    for words, told in [
+    for words, message in [
         ([device, OFFSET, "-4", "--tiemout", "3"], b"--timeout"),
         ([device, OFFSET, "-4", "--timeout", "-1"], b"is not in the range"),
         ([device, NAME, "-none-"], b"-- -none-"),
     ]:
         ended = shell.run("write", *words)
         assert (ended.returncode, ended.stdout) == (2, b"")
-        assert told in ended.stderr
+        assert message in ended.stderr
     assert float(value_of(application, device, OFFSET)) == -3
     assert value_of(application, device, NAME) == TEXT
     assert b"Usage: mirror write" in shell.run("write", device, NAME, "-h").stdout
@@ -132,12 +132,12 @@ def test_negative_number_is_a_value_and_options_stay_options(shell, application,
 def test_interrupted_watch_exits_with_success(shell, application, device, how, form):
     subscribe(application, device)
     with shell.running("watch", "--path", OFFSET, *form) as watching:
-        shown = first_line(watching, application, device)
+        output = first_line(watching, application, device)
         watching.send_signal(how)
         _, complaint = watching.communicate(timeout=PATIENCE_SECONDS)
     assert (watching.returncode, complaint) == (0, "")
     if form:
-        event = json.loads(shown.splitlines()[0])
+        event = json.loads(output.splitlines()[0])
         assert (event["event"], event["endpoint_name"], event["path"]) == ("observation", device, OFFSET)
 
 
@@ -151,8 +151,8 @@ sys.dont_write_bytecode = True
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 """
     with shell.running("snapshot", str(tmp_path / file), first=no_room) as writing:
-        shown, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
-    assert (writing.returncode, shown) == (1, "")
+        output, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
+    assert (writing.returncode, output) == (1, "")
     assert complaint == f"Error: {tmp_path / file} cannot be written: File too large\n"
     assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(file, "before")]
 
@@ -190,11 +190,11 @@ def test_a_watch_whose_reader_has_enough_ends_quietly(shell, application, device
 
 def test_interrupted_wait_reports_that_the_request_continues(shell, application, device):
     application.patch_device(id_of(application, device), online=False)
-    with shell.running("write", device, OFFSET, "5") as asking:
+    with shell.running("write", device, OFFSET, "5") as writing:
         wait_until(lambda: application.json("GET", "/v2/device-requests")["data"], "the request")
-        asking.send_signal(signal.SIGINT)
-        shown, complaint = asking.communicate(timeout=PATIENCE_SECONDS)
-    assert (asking.returncode, shown) == (1, "")
+        writing.send_signal(signal.SIGINT)
+        output, complaint = writing.communicate(timeout=PATIENCE_SECONDS)
+    assert (writing.returncode, output) == (1, "")
     assert complaint.startswith(
         "the request continues, and the device may carry it out; 'mirror requests' lists waiting requests\n"
     )
@@ -252,23 +252,23 @@ def test_undisplayable_characters_of_a_process_are_escaped(shell, device):
 def test_undisplayable_characters_are_escaped(shell, application, device, tmp_path):
     application.read(id_of(application, device), NAME, "known")
     application.response("known")
-    wanted = tmp_path / "gewünscht.csv"
-    wanted.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
+    plan_file = tmp_path / "gewünscht.csv"
+    plan_file.write_text(f'device,path,value\n{device},{NAME},"new {TEXT}"\n', encoding="utf-8")
     for words in PRINTED:
-        ended = shell.run(*(word.format(device=device, plan=wanted) for word in words), encoding="ascii")
-        told = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
+        ended = shell.run(*(word.format(device=device, plan=plan_file) for word in words), encoding="ascii")
+        output = ended.stdout.decode("ascii") + ended.stderr.decode("ascii")
         assert ended.returncode in {0, 1, 2}
-        assert "Traceback" not in told
+        assert "Traceback" not in output
         assert "日".encode() not in ended.stdout + ended.stderr
-        assert r"\u65e5" in told or words[0] in {"drift", "--help"}, words
+        assert r"\u65e5" in output or words[0] in {"drift", "--help"}, words
 
 
 def test_output_for_programs_is_complete_in_every_encoding(shell, device):
     encoding = "ascii"
     (row,) = json.loads(shell.run("read", device, NAME, "--json", encoding=encoding).stdout.decode("ascii"))
     assert row["value"] == TEXT
-    shown = shell.run("read", device, NAME, "--csv", encoding=encoding).stdout.decode("utf-8")
-    (cells,) = csv.DictReader(io.StringIO(shown))
+    output = shell.run("read", device, NAME, "--csv", encoding=encoding).stdout.decode("utf-8")
+    (cells,) = csv.DictReader(io.StringIO(output))
     assert cells["value"] == TEXT
 
 
@@ -313,8 +313,8 @@ def test_commands_of_operators_escape_undisplayable_characters(tmp_path):
     listed = run("keys", "list")
     assert listed.returncode == 0
     assert r"\u65e5\u672c" in listed.stdout.decode("ascii")
-    refused = run("keys", "renew", "東京")
-    assert (refused.returncode, r"\u6771" in refused.stderr.decode("ascii")) == (1, True)
+    rejected = run("keys", "renew", "東京")
+    assert (rejected.returncode, r"\u6771" in rejected.stderr.decode("ascii")) == (1, True)
 
 
 def test_files_are_utf_8_in_every_locale(shell, device, tmp_path):

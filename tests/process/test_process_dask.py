@@ -120,10 +120,12 @@ def test_each_partition_has_its_provenance(server, cluster, key):
     frame = read_mirror(server.url, key, devices_per_partition=15)
     with MirrorClient(server.url, key) as client:
         assert len(frame) == len(client.fleet.snapshot())
-    abouts = [part.compute().attrs["mirror"] for part in frame.partitions]
-    assert [about["devices"] for about in abouts] == [15, 15, 6]
-    assert all(about["one_instant"] and about["revision"] > 0 and about["complete"] for about in abouts)
-    bounds = [about["selection"]["filters"] for about in abouts]
+    all_metadata = [part.compute().attrs["mirror"] for part in frame.partitions]
+    assert [metadata["devices"] for metadata in all_metadata] == [15, 15, 6]
+    assert all(
+        metadata["one_instant"] and metadata["revision"] > 0 and metadata["complete"] for metadata in all_metadata
+    )
+    bounds = [metadata["selection"]["filters"] for metadata in all_metadata]
     assert [sorted(bound) for bound in bounds] == [["id__lte"], ["id__gt", "id__lte"], ["id__gt"]]
     assert [bound["id__lte"] for bound in bounds[:-1]] == [bound["id__gt"] for bound in bounds[1:]]
     with MirrorClient(server.url, key) as client:
@@ -153,17 +155,17 @@ def test_explicit_key_is_displayed_nowhere(server, cluster, capfd, caplog):
     frame = read_mirror(server.url, secret, devices_per_partition=20)
     with caplog.at_level(logging.DEBUG):
         assert len(frame) > 0
-        shown = [repr(frame), str(frame), frame._repr_html_(), str(dict(frame.dask)), repr(frame.expr)]
-        shown += [str(frame.__dask_keys__()), "\n".join(map(repr, frame.to_delayed()))]
+        outputs = [repr(frame), str(frame), frame._repr_html_(), str(dict(frame.dask)), repr(frame.expr)]
+        outputs += [str(frame.__dask_keys__()), "\n".join(map(repr, frame.to_delayed()))]
         frame.expr.pprint()
     revoked = run_command("keys", "revoke", secret.split("_")[1], "--database", server.database_url)
     assert revoked.returncode == 0
     with pytest.raises(AuthenticationError) as failure:
         frame.compute()
-    shown += [repr(failure.value), caplog.text, str(cluster.get_worker_logs()), str(cluster.get_scheduler_logs())]
+    outputs += [repr(failure.value), caplog.text, str(cluster.get_worker_logs()), str(cluster.get_scheduler_logs())]
     out, err = capfd.readouterr()
     assert "_MirrorPart" in out
-    assert secret not in "".join([*shown, out, err])
+    assert secret not in "".join([*outputs, out, err])
     assert secret.encode() in cloudpickle.dumps(frame)  # it did go with it
 
 
@@ -206,11 +208,11 @@ def test_examples_produce_their_documented_output(demo_environment, tmp_path, mo
         runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
         failures: list[str] = []
         tests = doctest.DocTestFinder(exclude_empty=True).find(mirror_sdk.dask, "mirror_sdk.dask", extraglobs=names)
-        shown = [test for test in tests if test.examples]
+        examples = [test for test in tests if test.examples]
         assert {f"mirror_sdk.dask.{name}" for name in ("read_mirror", "read_history", "read_dataset")} <= {
-            test.name for test in shown
+            test.name for test in examples
         }
-        shown.append(topic_examples("dask", names))
-        for test in shown:
+        examples.append(topic_examples("dask", names))
+        for test in examples:
             runner.run(test, out=failures.append)
     assert runner.failures == 0, "".join(failures)

@@ -109,12 +109,13 @@ def test_key_of_the_option_works_and_is_not_printed(start_demo: StartDemo) -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "told"), [(f"--key={OTHER_KEY}x", "an access key consists of ak_"), ("--pace=1", "add --clock manual")]
+    ("option", "message"),
+    [(f"--key={OTHER_KEY}x", "an access key consists of ak_"), ("--pace=1", "add --clock manual")],
 )
-def test_invalid_option_is_reported_in_one_line(option: str, told: str) -> None:
+def test_invalid_option_is_reported_in_one_line(option: str, message: str) -> None:
     finished = run_command("demo", "--port=0", option)
     assert finished.returncode == 2
-    assert told in finished.stderr
+    assert message in finished.stderr
     assert "Traceback" not in finished.stderr
 
 
@@ -202,10 +203,10 @@ def test_real_devices_come_to_a_demo_and_end_with_the_program_that_started_them(
         with MirrorClient(url, key) as client:
             assert client.read_value("real-02", "/3/0/0", timeout=PATIENCE_SECONDS) == "Example Devices"
         process.stdin.close()
-        told = process.stdout.read()
+        output = process.stdout.read()
         process.wait(PATIENCE_SECONDS)
         wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the devices to end")
-    assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in told
+    assert "('real-01', 'deregistered'), ('real-02', 'deregistered')" in output
 
 
 def test_devices_that_do_not_register_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,9 +231,9 @@ def test_without_the_extra_for_real_devices_a_notebook_shows_one_line(monkeypatc
     with pytest.raises(DemoError) as caught:
         examples.start_mirror_with_coap()
     shell = InteractiveShell()
-    with capture_output() as shown:
+    with capture_output() as output:
         shell.showtraceback((DemoError, caught.value, caught.tb))
-    assert shown.stdout == 'aiocoap is missing: pip install "device-state-mirror[lwm2m]"\n'
+    assert output.stdout == 'aiocoap is missing: pip install "device-state-mirror[lwm2m]"\n'
 
 
 def test_server_that_does_not_start_is_reported(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def app_environment(shared_server: ServerProcess, application: Application) -> Callable[..., dict[str, str]]:
     def make(**variables: str) -> dict[str, str]:
-        given = {"API_HOST": shared_server.url, "API_KEY": application.key, "PYTHONUNBUFFERED": "1"}
-        return child_environment(**given, **variables)
+        environment = {"API_HOST": shared_server.url, "API_KEY": application.key, "PYTHONUNBUFFERED": "1"}
+        return child_environment(**environment, **variables)
 
     return make
 

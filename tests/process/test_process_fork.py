@@ -49,16 +49,16 @@ def client(shared_server: ServerProcess, simulator: Application) -> Iterator[Mir
 
 def request_objects(client: MirrorClient, devices: list[str]) -> int:
     """Request several device objects concurrently; return the number of wrong ones."""
-    asked = [devices[number % len(devices)] for number in range(CALLS)]
+    requested = [devices[number % len(devices)] for number in range(CALLS)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(client.get_device, asked))
-    return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
+        found = list(pool.map(client.get_device, requested))
+    return sum(one.device_id != device_id for one, device_id in zip(found, requested, strict=True))
 
 
 async def request_objects_async(client: AsyncMirrorClient, devices: list[str]) -> int:
-    asked = [devices[number % len(devices)] for number in range(CALLS)]
-    found = await asyncio.gather(*map(client.get_device, asked))
-    return sum(one.device_id != device_id for one, device_id in zip(found, asked, strict=True))
+    requested = [devices[number % len(devices)] for number in range(CALLS)]
+    found = await asyncio.gather(*map(client.get_device, requested))
+    return sum(one.device_id != device_id for one, device_id in zip(found, requested, strict=True))
 
 
 @contextmanager
@@ -161,9 +161,9 @@ def test_a_watch_stays_with_the_parent(client, simulator, devices):
 
         def act():
             began = time.monotonic()
-            shown = [watch.is_running, repr(watch), client.notifications.status().watches]
+            state = [watch.is_running, repr(watch), client.notifications.status().watches]
             client.close()
-            return [*shown, time.monotonic() - began < A_STOP_SECONDS]
+            return [*state, time.monotonic() - began < A_STOP_SECONDS]
 
         assert Forked(act).result() == [False, "<Watch stopped, 0 errors>", 0, True]
         may_go_on.set()
@@ -184,10 +184,10 @@ def test_a_recorder_stays_with_the_parent(client, simulator, devices, tmp_path):
         change("22")
 
         def act():
-            shown = [recorder.is_running, repr(recorder).split()[2]]
+            state = [recorder.is_running, repr(recorder).split()[2]]
             recorder.stop()
             client.close()
-            return [*shown, gc.collect() >= 0]
+            return [*state, gc.collect() >= 0]
 
         assert Forked(act).result() == [False, "stopped,", True]
         # The lock still belongs to the parent.
@@ -218,35 +218,35 @@ def test_a_webhook_stays_with_the_parent(shared_server, devices):
 
 
 def test_a_lock_that_another_thread_holds_is_free_in_a_child():
-    held, may_go_on = threading.Event(), threading.Event()
+    locked, may_go_on = threading.Event(), threading.Event()
 
     def hold():
         with registry._registering:
-            held.set()
+            locked.set()
             may_go_on.wait(120)
 
     flow = {1: ResourceDeclaration("Flow", ResourceType.FLOAT, "R", "l/s")}
     with in_thread(hold):
-        assert held.wait(60)
+        assert locked.wait(60)
         child = Forked(lambda: register_object(31_999, "Pump", flow))
         assert child.result(60) is None
         may_go_on.set()
 
 
 def test_resource_that_another_thread_is_making_is_made_in_a_child(client, devices, monkeypatch):
-    held, may_go_on = threading.Event(), threading.Event()
+    making, may_go_on = threading.Event(), threading.Event()
     make = vars(MirrorClient)["devices"].fget
 
     @wraps(make)
     def slow(owner):
         if threading.current_thread() is not threading.main_thread():
-            held.set()
+            making.set()
             may_go_on.wait(120)
         return make(owner)
 
     monkeypatch.setattr(MirrorClient, "devices", lazy_property(slow))
     with in_thread(getattr, client, "devices"):
-        assert held.wait(60)
+        assert making.wait(60)
         child = Forked(lambda: client.devices.list(id=devices[0]).ids)
         assert child.result(60) == [devices[0]]
         may_go_on.set()
@@ -316,15 +316,15 @@ def test_fork_during_a_delayed_read_of_a_loop(shared_server, simulator, devices)
                 ports = ports_of(client)
 
                 async def in_child():
-                    shown = [watch.is_running, repr(watch), client.notifications.status().watches]
+                    state = [watch.is_running, repr(watch), client.notifications.status().watches]
                     await watch.stop()
                     async with client:
                         wrong = await request_objects_async(client, devices)
                         done = await waiting.done()
-                        return [*shown, wrong, done]
+                        return [*state, wrong, done]
 
-                told = await asyncio.to_thread(Forked(lambda: asyncio.run(in_child())).result)
-                assert told == [False, "<AsyncWatch stopped, 0 errors>", 0, 0, False]
+                result = await asyncio.to_thread(Forked(lambda: asyncio.run(in_child())).result)
+                assert result == [False, "<AsyncWatch stopped, 0 errors>", 0, 0, False]
                 assert not reading.done()
                 simulator.patch_device(devices[1], online=True)
                 simulator.json("PUT", f"/sim/v1/devices/{devices[0]}/resources{TEMPERATURE}", json={"value": "22"})

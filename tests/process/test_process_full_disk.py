@@ -58,8 +58,8 @@ def test_full_disk_is_reported_and_survived(start_server) -> None:
     assert application.http.get("/healthz").status_code == 200
     assert application.http.get(f"/v3/devices/{device_id}/echo").status_code == 200
     assert application.http.put("/v2/subscriptions", json=[{"endpoint-type": "x" * 60}] * 900).status_code == 503
-    told = application.responses()
-    assert "first" in told
+    responses = application.responses()
+    assert "first" in responses
     assert run_command("check", "--database", server.database_url).stdout == "no problems found\n"
 
     limit_files(server, resource.RLIM_INFINITY)

@@ -54,12 +54,12 @@ def test_pending_requests_continue_after_the_server_is_killed(start_server) -> N
     application.patch_device(device_id, online=False)
     assert application.write(device_id, SWITCH, "1", "queued-write").status_code == 202
     assert application.read(device_id, TEMPERATURE, "queued-read").status_code == 202
-    told = list(application.entries())
+    entries_before = list(application.entries())
     while application.poll(hold=0).status_code == 200:
         pass
     requested_at = application.resource(device_id, SWITCH)["desired"]["requested_at"]
-    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)) as held:
-        held.sendall(
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)) as open_poll:
+        open_poll.sendall(
             f"GET /v2/notification/pull?hold=55 HTTP/1.1\r\nAuthorization: Bearer {application.key}\r\n\r\n".encode()
         )
         wait_until(lambda: "mirror_open_polls 1.0" in application.http.get("/metrics").text, "the poll to be open")
@@ -78,7 +78,7 @@ def test_pending_requests_continue_after_the_server_is_killed(start_server) -> N
         device["id"] for device in seeded
     ]
     assert application.simulated_values(device_id) == {TEMPERATURE: "22", SWITCH: "0"}
-    assert list(application.entries())[: len(told)] == told
+    assert list(application.entries())[: len(entries_before)] == entries_before
     assert application.responses() == {}
 
     application.patch_device(device_id, online=True)
@@ -120,8 +120,8 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
     def accepted() -> int:
         return sum(len(load.accepted) for load in loads)
 
-    def enough(wanted: int) -> bool:
-        return accepted() >= wanted
+    def enough(minimum: int) -> bool:
+        return accepted() >= minimum
 
     saw_pending = 0
     dead: list[tuple[float, float]] = []
@@ -142,9 +142,9 @@ def test_kills_at_random_moments_under_load_lose_nothing_and_double_nothing(star
     assert saw_pending > 0
     assert {kind for kind, _ in entries} == {"async-responses", "notifications", "registrations"}
     logged = {entry["id"]: entry for kind, entry in entries if kind == "async-responses"}
-    for load, is_told in zip(loads, [False, True] * 2, strict=True):
-        assert bool(load.told) == is_told
-        assert {async_id: logged[async_id] for async_id in load.told} == load.told
+    for load, has_immediate_responses in zip(loads, [False, True] * 2, strict=True):
+        assert bool(load.immediate_responses) == has_immediate_responses
+        assert {async_id: logged[async_id] for async_id in load.immediate_responses} == load.immediate_responses
     assert check_webhook(application, receiver) <= KILLS
     check_history(application, loads, dead)
     assert "Traceback" not in server.stderr
@@ -164,8 +164,8 @@ def check_history(application: Application, loads: list[Load], dead: list[tuple[
         assert {row["status"] for row in ends} == {1}
     first = loads[0].device_id
     reported = [decoded(row["value"]) for row in rows if row["what"] == "reported" and row["device_id"] == first]
-    told = {decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"}
-    assert told <= set(reported)
+    notified = {decoded(entry["payload"]) for kind, entry in application.entries() if kind == "notifications"}
+    assert notified <= set(reported)
     assert reported == sorted(reported, key=int)
     gaps = [row for row in rows if row["what"] == "gap"]
     for gap, (killed_at, back_at) in zip(gaps, dead, strict=True):

@@ -16,14 +16,14 @@ pytestmark = pytest.mark.process
 def test_each_completed_request_has_its_line_however_the_server_ends(start_server, signal_number):
     server = start_server(MIRROR_LOG_FORMAT="json")
     http = server.application().http
-    asked = [f"{number:032x}" for number in range(50)]
-    for request_id in asked:
+    request_ids = [f"{number:032x}" for number in range(50)]
+    for request_id in request_ids:
         assert http.get("/v3/devices", headers={"X-Request-ID": request_id}).status_code == 200
     server.stop(signal_number)
     lines = [json.loads(line) for line in server.stderr.splitlines()]
     assert all({"event", "level", "logger", "timestamp"} <= line.keys() for line in lines)
     requests = [line for line in lines if line.get("path") == "/v3/devices"]
-    assert [line["request_id"] for line in requests] == asked
+    assert [line["request_id"] for line in requests] == request_ids
     assert {(line["method"], line["status"]) for line in requests} == {("GET", 200)}
 
 

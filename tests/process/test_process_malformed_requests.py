@@ -77,9 +77,9 @@ def test_half_sent_requests_do_not_hold_up_the_stop(start_server):
         half.sendall(request(b"PUT /v2/subscriptions", application.key, b"Content-Length: 100", body=b"["))
         silent.sendall(b"GET /v3/devices HTTP/1.1\r\nHost")
         application.json("GET", "/v3/devices")
-        begun_at = time.monotonic()
+        started_at = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - begun_at < LESS_THAN_A_REQUEST_MAY_TAKE_SECONDS
+        assert time.monotonic() - started_at < LESS_THAN_A_REQUEST_MAY_TAKE_SECONDS
 
 
 def test_a_path_cannot_forge_a_line_of_the_log(shared_server, application):

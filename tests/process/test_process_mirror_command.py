@@ -77,16 +77,16 @@ def test_device_is_written_read_and_displayed(run, application, light):
     (row,) = json.loads(run("get", application.name, "--path", "/3311/*", "--json").stdout)
     assert (row["reported"], row["desired"], row["status"]) == ("40", "40", "success")
     assert row["reported_at"].endswith("+00:00")
-    shown = run("get", light).stdout
-    assert LEVEL in shown
-    assert TEMPERATURE in shown
+    output = run("get", light).stdout
+    assert LEVEL in output
+    assert TEMPERATURE in output
     assert json.loads(run("read", light, TEMPERATURE, "--json").stdout) == [
         {"device_id": light, "path": TEMPERATURE, "kind": "number", "value": 21.5}
     ]
     assert run("read", light, LEVEL, "--csv").stdout.splitlines()[1] == f"{light},{LEVEL},number,40"
     run("write", light, LEVEL, "55", "--if-match", str(row["desired_revision"]))
-    refused = run("write", light, LEVEL, "70", "--if-match", str(row["desired_revision"]), status=1)
-    assert "DESIRED_CHANGED" in refused.stderr
+    rejected = run("write", light, LEVEL, "70", "--if-match", str(row["desired_revision"]), status=1)
+    assert "DESIRED_CHANGED" in rejected.stderr
 
 
 def test_subscriptions_begin_and_end(run, application, light):
@@ -142,10 +142,10 @@ def test_no_device_failure_names_python_arguments(monkeypatch):
             raise device_request_failed(category=category, status=400, device_id="d", path=LEVEL, async_id="a")
 
         monkeypatch.setattr(MirrorClient, "from_env", fail)
-        told = CliRunner().invoke(main, ["read", "d", LEVEL])
-        assert told.exit_code == 1
-        assert category in told.stderr
-        assert not re.search(r"\w\(|(?<!-)\b(expiry_seconds|resources|allow_read_only)", told.stderr)
+        result = CliRunner().invoke(main, ["read", "d", LEVEL])
+        assert result.exit_code == 1
+        assert category in result.stderr
+        assert not re.search(r"\w\(|(?<!-)\b(expiry_seconds|resources|allow_read_only)", result.stderr)
 
 
 def test_no_response_in_time_is_status_3(run, application, light):
@@ -191,9 +191,9 @@ def test_drift_is_displayed_and_can_be_checked(run, application, light):
     assert (row["desired"], row["reported"], row["kind"], row["path"]) == (40.0, 20.0, "reverted", LEVEL)
     run("drift", "--check", "--path", "/3311/*", status=1)
     assert "none of these devices has /9/*" in run("drift", "--check", "--path", "/9/*").stderr
-    (shown,) = [line.split() for line in run("drift").stdout.splitlines() if application.name in line]
+    (cells,) = [line.split() for line in run("drift").stdout.splitlines() if application.name in line]
     # In the format of "get".
-    assert {"40", "20", "reverted"} <= set(shown)
+    assert {"40", "20", "reverted"} <= set(cells)
 
 
 def test_the_state_of_the_fleet_is_written_into_a_file_or_a_folder(run, light, tmp_path):
@@ -211,14 +211,14 @@ def test_the_state_of_the_fleet_is_written_into_a_file_or_a_folder(run, light, t
 PSEUDONYM_KEY = "not to be guessed, 4711"
 
 
-@pytest.mark.parametrize(("ending", "told_by"), [("parquet", "environment"), ("csv", "file")])
+@pytest.mark.parametrize(("ending", "key_source"), [("parquet", "environment"), ("csv", "file")])
 def test_a_file_to_be_shared_has_pseudonyms(
-    run, monkeypatch, light, application, shared_server, tmp_path, ending, told_by
+    run, monkeypatch, light, application, shared_server, tmp_path, ending, key_source
 ):
     file, key = tmp_path / f"state.{ending}", tmp_path / "secret"
     key.write_text(f"{PSEUDONYM_KEY}\n")
     arguments = ["snapshot", str(file), "--pseudonymize"]
-    if told_by == "file":
+    if key_source == "file":
         arguments += ["--pseudonym-key-file", str(key)]
     else:
         monkeypatch.setenv("MIRROR_PSEUDONYM_KEY", PSEUDONYM_KEY)
@@ -266,20 +266,20 @@ def test_terminal_prompts_for_the_key_without_echo(application, shared_server, l
     )
     assert process.stderr is not None
     try:
-        told = b""
+        error_output = b""
         for question in (b"Key of the pseudonyms", b"Repeat"):
-            while question not in told and (part := os.read(process.stderr.fileno(), 4096)):
-                told += part
+            while question not in error_output and (part := os.read(process.stderr.fileno(), 4096)):
+                error_output += part
             wait_until(lambda: not termios.tcgetattr(theirs)[3] & termios.ECHO, "what is written is not shown")
             os.write(ours, f"{PSEUDONYM_KEY}\n".encode())
-        told += process.communicate(timeout=60)[1]
+        error_output += process.communicate(timeout=60)[1]
     finally:
         process.kill()
         process.wait()
         os.close(ours)
         os.close(theirs)
-    assert process.returncode == 0, told
-    assert PSEUDONYM_KEY.encode() not in told
+    assert process.returncode == 0, error_output
+    assert PSEUDONYM_KEY.encode() not in error_output
     frame = read_parquet(tmp_path / "state.parquet")
     assert light not in set(frame["device_id"])
     assert set(frame["device_id"].astype(object).str.partition("-")[0]) == {"device"}
@@ -289,8 +289,8 @@ def test_names_and_paths_of_the_device_are_completed(application, shared_server,
     def complete(words: str, at: int) -> list[str]:
         variables = {"COMP_WORDS": words, "COMP_CWORD": str(at), "_MIRROR_COMPLETE": "bash_complete"}
         runner = CliRunner(env={"API_HOST": shared_server.url, "API_KEY": application.key, **variables})
-        shown = runner.invoke(main, prog_name="mirror").stdout
-        return [line.removeprefix("plain,") for line in shown.split()]
+        output = runner.invoke(main, prog_name="mirror").stdout
+        return [line.removeprefix("plain,") for line in output.split()]
 
     assert application.name in complete(f"mirror get {application.name[:6]}", 2)
     assert complete(f"mirror read {application.name} /33", 3) == [TEMPERATURE, LEVEL]
@@ -306,31 +306,31 @@ def commands() -> list[tuple[str, click.Command]]:
 
 def test_every_command_has_help_with_its_options_and_examples_on_lines_of_their_own():
     for name, command in [("", main), *commands()]:
-        shown = CliRunner().invoke(main, [name, "--help"] if name else ["--help"])
-        assert shown.exit_code == 0
-        examples = [line for line in shown.stdout.splitlines() if line.startswith("    mirror ")]
+        result = CliRunner().invoke(main, [name, "--help"] if name else ["--help"])
+        assert result.exit_code == 0
+        examples = [line for line in result.stdout.splitlines() if line.startswith("    mirror ")]
         assert examples, name
         assert all(name in line for line in examples)
-        assert "\\b" not in shown.stdout
+        assert "\\b" not in result.stdout
         assert command.help
         for parameter in command.params:
             for option in getattr(parameter, "opts", []):
-                assert option.lstrip("-").lower() in shown.output.lower()
+                assert option.lstrip("-").lower() in result.output.lower()
 
 
 def test_plan_is_displayed_applied_and_undone(run, application, light, tmp_path):
-    wanted, before = tmp_path / "wanted.csv", tmp_path / "before.csv"
+    plan_file, before = tmp_path / "wanted.csv", tmp_path / "before.csv"
     run("read", application.name, LEVEL)
-    wanted.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
-    shown = json.loads(run("plan", str(wanted), "--json").stdout)
-    assert [(row["current"], row["wanted"], row["decision"]) for row in shown] == [(10.0, 55.0, "write")]
-    assert run("plan", str(wanted)).stderr == "1 to write; nothing was sent, --apply sends\n"
+    plan_file.write_text(f"device,path,value\n{application.name},{LEVEL},55\n")
+    rows = json.loads(run("plan", str(plan_file), "--json").stdout)
+    assert [(row["current"], row["wanted"], row["decision"]) for row in rows] == [(10.0, 55.0, "write")]
+    assert run("plan", str(plan_file)).stderr == "1 to write; nothing was sent, --apply sends\n"
     assert run("read", application.name, LEVEL).stdout.strip() == "10"
-    ledger = json.loads(run("plan", str(wanted), "--apply", "--undo", str(before), "--json").stdout)
+    ledger = json.loads(run("plan", str(plan_file), "--apply", "--undo", str(before), "--json").stdout)
     assert [(row["device"], row["requested"], row["status"]) for row in ledger] == [(application.name, 55.0, "success")]
     assert run("read", application.name, LEVEL).stdout.strip() == "55"
     values_before = before.read_text()
-    again = run("plan", str(wanted), "--apply", "--undo", str(before), status=2)
+    again = run("plan", str(plan_file), "--apply", "--undo", str(before), status=2)
     assert "exists already" in again.stderr
     assert before.read_text() == values_before
     run("plan", str(before), "--apply")
@@ -341,27 +341,27 @@ def test_plan_is_displayed_applied_and_undone(run, application, light, tmp_path)
 
 @pytest.mark.parametrize(("delimiter", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-8")])
 def test_a_plan_may_come_from_a_spreadsheet_of_any_country(run, application, light, tmp_path, delimiter, encoding):
-    wanted = tmp_path / "wanted.csv"
+    plan_file = tmp_path / "wanted.csv"
     rows = [("comment", "device", "path", "value"), ("a", light, LEVEL, "55"), ("b", light, SET_POINT, '"21,5"')]
     rows.append(("", "", "", ""))
-    wanted.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding=encoding)
+    plan_file.write_text("".join(f"{delimiter.join(row)}\r\n" for row in rows), encoding=encoding)
     application.http.put(f"/sim/v1/devices/{light}/resources{SET_POINT}", json={"value": "1", "writable": True})
     application.http.put(f"/sim/v1/devices/{light}/registration")
-    level, temperature = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
+    level, temperature = json.loads(run("plan", str(plan_file), "--json", status=1).stdout)
     assert (level["wanted"], level["decision"]) == (55, "write")
     assert (temperature["decision"], temperature["check"]) == ("refuse", "wrong_type")
     assert "a comma is not a decimal point; write it like 21.5" in temperature["reason"]
 
 
 def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text(
+    plan_file = tmp_path / "wanted.csv"
+    plan_file.write_text(
         f"device,path,value\n{application.name},{LEVEL},40\n{application.name},{SWITCH},bright\nnobody,{LEVEL},1\n"
     )
-    _, *refused = json.loads(run("plan", str(wanted), "--json", status=1).stdout)
-    assert [row["check"] for row in refused] == ["wrong_type", "unknown_device"]
-    assert not any("client." in row["reason"] for row in refused)
-    result = run("plan", str(wanted), "--apply", "--json", status=1)
+    _, *rejected = json.loads(run("plan", str(plan_file), "--json", status=1).stdout)
+    assert [row["check"] for row in rejected] == ["wrong_type", "unknown_device"]
+    assert not any("client." in row["reason"] for row in rejected)
+    result = run("plan", str(plan_file), "--apply", "--json", status=1)
     assert [row["status"] for row in json.loads(result.stdout)] == ["success"]
     assert "2 rejected" in result.stderr
 
@@ -380,9 +380,9 @@ def test_rejected_rows_give_exit_status_1(run, application, light, tmp_path):
     ],
 )
 def test_invalid_plan_file_is_reported_in_one_line(run, tmp_path, content, words):
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_bytes(content)
-    assert words in run("plan", str(wanted), status=2).stderr
+    plan_file = tmp_path / "wanted.csv"
+    plan_file.write_bytes(content)
+    assert words in run("plan", str(plan_file), status=2).stderr
 
 
 def test_unwritable_file_is_reported_in_one_line(run, tmp_path):
@@ -402,24 +402,24 @@ def test_undo_file_restores_the_same_values(run, application, light, tmp_path):
     device_id = application.add_device("clock", time, zeros, {"path": LEVEL, "value": "500"})
     for path in (clock, package, LEVEL):
         run("read", "clock", path)
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{package},00ff1a\nclock,{LEVEL},40\n")
-    assert "left out" in run("plan", str(wanted), "--undo", str(before)).stderr
+    plan_file = tmp_path / "wanted.csv"
+    plan_file.write_text(f"device,path,value\nclock,{clock},1767225700\nclock,{package},00ff1a\nclock,{LEVEL},40\n")
+    assert "left out" in run("plan", str(plan_file), "--undo", str(before)).stderr
     assert before.read_text().splitlines()[1:] == [
         f"{device_id},{clock},2026-01-01T00:00:00.000Z",
         f"{device_id},{package},00 00 00",
     ]
-    shown = json.loads(run("plan", str(before), "--json").stdout)
-    assert [row["check"] for row in shown] == ["already_so"] * 2
+    rows = json.loads(run("plan", str(before), "--json").stdout)
+    assert [row["check"] for row in rows] == ["already_so"] * 2
 
 
 def test_interrupted_plan_lists_the_sent_writes(run, application, light, shared_server, tmp_path):
     application.patch_device(light, online=False)
-    wanted = tmp_path / "wanted.csv"
-    wanted.write_text(f"device,path,value\n{light},{LEVEL},40\n")
+    plan_file = tmp_path / "wanted.csv"
+    plan_file.write_text(f"device,path,value\n{light},{LEVEL},40\n")
     environment = child_environment(API_HOST=shared_server.url, API_KEY=application.key)
     program = "from mirror_sdk.cli import main; main()"
-    arguments = [sys.executable, "-c", program, "plan", str(wanted), "--apply", "--json"]
+    arguments = [sys.executable, "-c", program, "plan", str(plan_file), "--apply", "--json"]
     with subprocess.Popen(arguments, env=environment, stdout=subprocess.PIPE, text=True) as applying:
         wait_until(lambda: application.json("GET", "/v2/device-requests")["data"], "the write")
         applying.send_signal(signal.SIGINT)

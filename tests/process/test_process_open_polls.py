@@ -74,10 +74,10 @@ def hold(polls: ExitStack, server: ServerProcess, key: str, query: str) -> OpenP
     return poll
 
 
-def count_ready(held: list[OpenPoll]) -> int:
+def count_ready(open_polls: list[OpenPoll]) -> int:
     """Return how many have a response to read at this moment."""
     with selectors.DefaultSelector() as selector:
-        for poll in held:
+        for poll in open_polls:
             selector.register(poll.socket, selectors.EVENT_READ)
         return len(selector.select(0))
 
@@ -99,19 +99,19 @@ def hold_plain(polls: ExitStack, server: ServerProcess, application: Application
 def test_100_open_polls_leave_the_mirror_readable_and_wake_together(shared_server, application, polls):
     device_id = application.add_device("held", {"path": SWITCH, "value": "0", "writable": True})
     last_seq = len(list(application.entries()))
-    held = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
+    open_polls = [hold(polls, shared_server, application.key, f"after={last_seq}&hold=55") for _ in range(POLLS)]
 
     for _ in range(50):
         wait_until_quick(lambda: application.json("GET", f"/v3/devices/{device_id}/echo"), 1)
-    assert count_ready(held) == 0
+    assert count_ready(open_polls) == 0
 
     application.write(device_id, SWITCH, "1", "wake")
     # All of them, long before their time is over.
-    wait_until(lambda: count_ready(held) == POLLS, "all polls to wake", BEFORE_THE_END_SECONDS)
-    answers = [poll.response() for poll in held]
-    assert {status for status, _ in answers} == {200}
-    assert len({body for _, body in answers}) == 1
-    assert [entry["id"] for entry in json.loads(answers[0][1])["async-responses"]] == ["wake"]
+    wait_until(lambda: count_ready(open_polls) == POLLS, "all polls to wake", BEFORE_THE_END_SECONDS)
+    responses = [poll.response() for poll in open_polls]
+    assert {status for status, _ in responses} == {200}
+    assert len({body for _, body in responses}) == 1
+    assert [entry["id"] for entry in json.loads(responses[0][1])["async-responses"]] == ["wake"]
 
 
 def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(shared_server, application):
@@ -121,32 +121,32 @@ def test_polls_that_wake_together_each_have_the_head_they_would_have_alone(share
     query = f"after={last_seq}&hold=55"
     of_client = "0123456789abcdef0123456789abcdef"
     with ExitStack() as opened:
-        held = [
+        open_polls = [
             OpenPoll(shared_server, application.key, query),
             OpenPoll(shared_server, application.key, query, f"X-Request-ID: {of_client}"),
             OpenPoll(shared_server, application.key, query, "Connection: close"),
             OpenPoll(shared_server, application.key, query, version="1.0"),
         ]
-        for poll in held:
+        for poll in open_polls:
             opened.callback(poll.close)
         application.write(device_id, SWITCH, "1", "heads")
-        answers = [poll.complete_response() for poll in held]
+        responses = [poll.complete_response() for poll in open_polls]
         alone = OpenPoll(shared_server, application.key, query)
         opened.callback(alone.close)
         status, expected, body = alone.complete_response()
 
         names = {name for name, _ in expected.items()} - {b"mirror-time"}
-        for woken_status, headers, woken_body in answers:
+        for woken_status, headers, woken_body in responses:
             assert (woken_status, woken_body) == (status, body)
             assert headers.keys() - {b"connection", b"mirror-time"} == names
             for name in names - {b"date", b"x-request-id"}:
                 assert headers[name] == expected[name]
-        assert [headers.get(b"connection") for _, headers, _ in answers] == [None, None, b"close", b"close"]
-        assert answers[1][1][b"x-request-id"] == of_client.encode()
-        assert len({headers[b"x-request-id"] for _, headers, _ in answers}) == len(answers)
+        assert [headers.get(b"connection") for _, headers, _ in responses] == [None, None, b"close", b"close"]
+        assert responses[1][1][b"x-request-id"] == of_client.encode()
+        assert len({headers[b"x-request-id"] for _, headers, _ in responses}) == len(responses)
         # The ones that close are closed; the others accept the next request.
-        assert [poll.socket.recv(1) for poll in held[2:]] == [b"", b""]
-        for poll in held[:2]:
+        assert [poll.socket.recv(1) for poll in open_polls[2:]] == [b"", b""]
+        for poll in open_polls[:2]:
             poll.socket.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert poll.response()[0] == 200
 
@@ -173,9 +173,9 @@ def test_second_plain_poll_is_rejected_until_the_client_of_the_first_disconnects
     device_id = application.add_device("gone", {"path": SWITCH, "value": "0", "writable": True})
     while application.poll(hold=0).status_code == 200:
         pass
-    gone = hold_plain(polls, shared_server, application)
+    first_poll = hold_plain(polls, shared_server, application)
 
-    gone.close()
+    first_poll.close()
     wait_until(lambda: application.poll(hold=0).status_code == 204, "the plain poll to be free", BEFORE_THE_END_SECONDS)
 
     application.write(device_id, SWITCH, "1", "after-gone")

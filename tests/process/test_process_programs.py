@@ -49,9 +49,9 @@ def test_a_program_of_others_runs_unmodified(report: Any, name: str) -> None:
     check_program(report[name], STEPS[name])
 
 
-def check_program(told: Any, least_steps: int) -> None:
-    assert told["complaints"] == []
-    assert sum(steps for steps, _ in told["calls"].values()) >= least_steps
+def check_program(result: Any, least_steps: int) -> None:
+    assert result["complaints"] == []
+    assert sum(steps for steps, _ in result["calls"].values()) >= least_steps
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -59,8 +59,8 @@ def test_the_manual_names_each_program_that_runs(report: Any, name: str) -> None
     check_manual(report[name]["package"])
 
 
-def check_manual(told: str) -> None:
-    index, package, version = told.split()
+def check_manual(package_line: str) -> None:
+    index, package, version = package_line.split()
     assert f"`{package}` " in MANUAL
     assert f" {version} of {index}" in MANUAL
 
@@ -72,15 +72,15 @@ def test_manual_names_each_reason_why_calls_are_not_supported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "complaint"),
+    ("steps", "complaint"),
     [
         ([{"calls": ["A.read"]}, STEP | {"passed": False}, END], "A.read: returned 1, expected 2"),
         ([{"calls": ["A.read", "A.new"]}, STEP, END], "A.new: neither run nor out of scope"),
         ([{"calls": ["A.read"]}, STEP], "it ended early: it fell over"),
     ],
 )
-def test_a_call_that_fails_or_is_left_out_is_a_complaint(told: list[dict[str, Any]], complaint: str) -> None:
-    verdict = importlib.import_module("verdict").judge(map(json.dumps, told), "it fell over")
+def test_a_call_that_fails_or_is_left_out_is_a_complaint(steps: list[dict[str, Any]], complaint: str) -> None:
+    verdict = importlib.import_module("verdict").judge(map(json.dumps, steps), "it fell over")
     assert verdict.complaints == [complaint]
 
 
@@ -95,14 +95,17 @@ def _run_in(folder: Path, *names: str, hidden: str = "") -> subprocess.Completed
 
 def test_missing_packages_are_reported_with_the_install_command(tmp_path: Path) -> None:
     missing = "trustme"
-    told = _run_in(tmp_path, hidden=missing)
-    assert (told.returncode, told.stderr) == (1, f"{missing} is not installed; pip install '.[test]' does that\n")
+    finished = _run_in(tmp_path, hidden=missing)
+    assert (finished.returncode, finished.stderr) == (
+        1,
+        f"{missing} is not installed; pip install '.[test]' does that\n",
+    )
 
 
 def test_programs_that_cannot_be_had_are_named_and_the_others_run(tmp_path: Path) -> None:
-    told = _run_in(tmp_path, "connector")
-    assert told.returncode == 3
-    assert told.stderr.startswith(
+    finished = _run_in(tmp_path, "connector")
+    assert finished.returncode == 3
+    assert finished.stderr.startswith(
         "connector library, JavaScript: not run: the libraries for JavaScript need the command"
     )
-    assert "connector library, Python" in told.stdout
+    assert "connector library, Python" in finished.stdout

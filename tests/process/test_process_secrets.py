@@ -31,7 +31,7 @@ def test_no_secret_and_no_value_is_in_the_log(start_server) -> None:
     application.patch_device(device_id, answer="reject")
     application.write(device_id, SWITCH, VALUE, "planted-failure")
     application.response("planted-failure")
-    refused = [
+    rejected = [
         application.write(device_id, "/9/9/9", VALUE, "unknown-path"),
         application.write(device_id, SWITCH, VALUE, "unknown-field", unknown=VALUE),
         application.write("unknown", SWITCH, VALUE, "unknown-device"),
@@ -41,7 +41,7 @@ def test_no_secret_and_no_value_is_in_the_log(start_server) -> None:
         server.client(f"{key}x").http.get("/v3/devices"),
         server.client(secret).http.get("/v3/devices"),
     ]
-    assert [answer.status_code for answer in refused] == [400, 400, 404, 400, 413, 403, 401, 401]
+    assert [response.status_code for response in rejected] == [400, 400, 404, 400, 413, 403, 401, 401]
     with closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as connection:
         connection.sendall(f"GARBAGE {VALUE}\r\nAuthorization: Bearer {key}\r\n\r\n".encode())
         assert connection.recv(65536).startswith(b"HTTP/1.1 400")

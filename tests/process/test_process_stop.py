@@ -106,28 +106,28 @@ def test_waiting_requests_get_their_202_and_stay_pending_after_the_next_start(st
     devices = [application.add_device(f"d{number}", switch) for number in range(5)]
     for device_id in devices:
         application.patch_device(device_id, answer="silent")
-    held = {f"{number}-{device_id}": device_id for device_id in devices for number in range(10)}
+    device_ids = {f"{number}-{device_id}": device_id for device_id in devices for number in range(10)}
 
     def write(async_id: str) -> httpx.Response:
         body = {"method": "PUT", "uri": LEVEL, "payload-b64": encoded("7")}
-        path = f"/v2/device-requests/{held[async_id]}?async-id={async_id}"
+        path = f"/v2/device-requests/{device_ids[async_id]}?async-id={async_id}"
         return application.http.post(path, json=body, headers={"Prefer": "wait=10"})
 
     def waiting() -> set[str]:
         listed = application.json("GET", "/v2/device-requests", params={"limit": 1000})["data"]
         return {each["async_response_id"] for each in listed}
 
-    with ThreadPoolExecutor(len(held)) as pool:
-        answers = [pool.submit(write, async_id) for async_id in held]
-        wait_until(lambda: waiting() == set(held), "all to be accepted")
+    with ThreadPoolExecutor(len(device_ids)) as pool:
+        futures = [pool.submit(write, async_id) for async_id in device_ids]
+        wait_until(lambda: waiting() == set(device_ids), "all to be accepted")
         assert server.stop() == 0
-        for answer in answers:
-            found = answer.result(SOON_SECONDS)
+        for future in futures:
+            found = future.result(SOON_SECONDS)
             assert (found.status_code, "async-response" in found.json()) == (202, False)
     assert "Traceback" not in server.stderr
     server.child.close()
     server.start()
-    assert waiting() == set(held)
+    assert waiting() == set(device_ids)
 
 
 def test_a_second_interrupt_ends_it_at_once(start_server):

@@ -91,9 +91,9 @@ class Server:
             socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_SECONDS) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as connection,
         ):
-            shown = connection.getpeercert(binary_form=True)
-        assert shown is not None
-        return x509.load_der_x509_certificate(shown).serial_number
+            certificate = connection.getpeercert(binary_form=True)
+        assert certificate is not None
+        return x509.load_der_x509_certificate(certificate).serial_number
 
     def close(self) -> None:
         self.child.send(signal.SIGTERM)
@@ -186,10 +186,10 @@ def test_sighup_reloads_the_certificate_and_keeps_connections(served_files, serv
         connect(url, ssl=context, additional_headers=headers, proxy=None) as websocket,
     ):
         client.get("/healthz")
-        wanted = served_files.renew()
+        new_serial = served_files.renew()
         assert server.serial_number(context) == first
         server.child.send(signal.SIGHUP)
-        wait_until(lambda: server.serial_number(context) == wanted, "the new certificate")
+        wait_until(lambda: server.serial_number(context) == new_serial, "the new certificate")
         assert client.get("/healthz").status_code == 200
         assert websocket.recv(timeout=PATIENCE_SECONDS)
         websocket.ping().wait(PATIENCE_SECONDS)
@@ -206,12 +206,12 @@ def test_certificate_that_cannot_be_used_leaves_the_one_before(served_files, ser
         (good_cert, other.private_key_pem.bytes(), "does not belong to the certificate"),
         (good_cert, b"nonsense", "has no private key"),
     ]
-    for number, (cert, key, told) in enumerate(faults, 1):
+    for number, (cert, key, message) in enumerate(faults, 1):
         served_files.cert.write_bytes(cert)
         served_files.key.write_bytes(key)
         server.child.send(signal.SIGHUP)
-        wait_until(lambda number=number: server.child.stderr.count("was not reloaded") == number, told)
-        assert told in server.child.stderr
+        wait_until(lambda number=number: server.child.stderr.count("was not reloaded") == number, message)
+        assert message in server.child.stderr
         assert server.serial_number(context) == first
 
 
@@ -230,7 +230,7 @@ def test_environment_variables_set_the_certificate_and_an_expired_one_is_logged(
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         ("no certificate", "--tls-cert {cert} cannot be read: No such file"),
         ("other key", "the key {key} does not belong to the certificate {cert}"),
@@ -239,7 +239,7 @@ def test_environment_variables_set_the_certificate_and_an_expired_one_is_logged(
         ("nonsense", "--tls-key {key} has no private key in PEM"),
     ],
 )
-def test_unusable_certificate_is_reported_at_the_start(files, tmp_path, fault, told):
+def test_unusable_certificate_is_reported_at_the_start(files, tmp_path, fault, message):
     good_key = files.key.read_bytes()
     if fault == "no certificate":
         files.cert.unlink()
@@ -256,7 +256,7 @@ def test_unusable_certificate_is_reported_at_the_start(files, tmp_path, fault, t
     ended = run_command("run", "--port", "0", "--database", f"sqlite:///{tmp_path}/mirror.db", *files.options)
 
     assert ended.returncode == 1
-    assert told.format(cert=files.cert, key=files.key) in " ".join(ended.stderr.split())
+    assert message.format(cert=files.cert, key=files.key) in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr
     assert "secret" not in ended.stderr
     assert not (tmp_path / "mirror.db").exists()

@@ -127,9 +127,9 @@ def test_another_websocket_of_the_channel_replaces_the_first(shared_server, appl
 def test_deleting_the_channel_closes_its_socket_and_a_later_one(shared_server, application, sockets):
     register(application)
     socket = sockets.open(shared_server, application.key)
-    answers = [application.http.delete(CHANNEL).status_code for _ in range(2)]
+    statuses = [application.http.delete(CHANNEL).status_code for _ in range(2)]
 
-    assert answers == [204, 404]
+    assert statuses == [204, 404]
     assert application.http.get(CHANNEL).status_code == 404
     assert closed(socket) == (1001, "the channel was deleted")
     code, reason = closed(sockets.open(shared_server, application.key))
@@ -138,14 +138,14 @@ def test_deleting_the_channel_closes_its_socket_and_a_later_one(shared_server, a
 
 
 def test_wrong_key_is_reported_after_the_handshake(shared_server, sockets):
-    for key, told in (
+    for key, expected_reason in (
         ("", "protocols 'wss, pelion_<key>'"),
         (f"ak_{'0' * 16}_{'a' * 43}", "access key"),
         (shared_server.key(Scope.ADMIN), "lacks the scope"),
     ):
         code, reason = closed(sockets.open(shared_server, key))
         assert code == 1008
-        assert told in reason
+        assert expected_reason in reason
 
 
 def test_key_may_stand_among_the_protocols(shared_server, application, sockets):
@@ -203,7 +203,7 @@ GOOD = ("Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=
 )
 def test_invalid_handshake_is_rejected(shared_server, application, lines, status, open_silent):
     register(application)
-    silent = open_silent(shared_server, application.key, *lines, behind=b"0\r\n\r\n" * (status == 426))
+    silent = open_silent(shared_server, application.key, *lines, early_data=b"0\r\n\r\n" * (status == 426))
 
     head = silent.head()
     assert head.split()[1] == b"%d" % status
@@ -220,7 +220,7 @@ def test_invalid_handshake_is_rejected(shared_server, application, lines, status
 
 def test_bytes_after_the_handshake_belong_to_the_websocket(shared_server, application, open_silent):
     register(application)
-    silent = open_silent(shared_server, application.key, behind=Frame(Opcode.PING, b"early").serialize(mask=True))
+    silent = open_silent(shared_server, application.key, early_data=Frame(Opcode.PING, b"early").serialize(mask=True))
 
     assert silent.head().startswith(b"HTTP/1.1 101 ")
     assert silent.frame() == (Opcode.PONG, b"early")
@@ -356,7 +356,7 @@ def test_kill_in_mid_message_loses_nothing(start_server, sockets):
 def test_websockets_count_as_open_polls(start_server, sockets):
     server: ServerProcess = start_server("--max-parked-polls", "4", "--poll-share", "0.5")
     application, other = server.application(), server.application()
-    held = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
+    open_sockets = [sockets.open(server, application.key, path=f"{CONNECT}?after=0") for _ in range(2)]
     with pytest.raises(InvalidStatus) as caught:
         sockets.open(server, application.key, path=f"{CONNECT}?after=0")
     assert caught.value.response.status_code == 429
@@ -370,7 +370,7 @@ def test_websockets_count_as_open_polls(start_server, sockets):
     assert opened in application.http.get("/metrics").text
     assert "mirror_open_websockets 3.0" in application.http.get("/metrics").text
 
-    held[0].close()
+    open_sockets[0].close()
     wait_until(lambda: "mirror_open_websockets 2.0" in application.http.get("/metrics").text, "one to be gone")
     wait_until(lambda: application.poll(after=0, hold=0).is_success, "the place to be free")
     assert application.poll(after="latest", hold=1).status_code == 204

@@ -25,17 +25,17 @@ def connections(port: int) -> int:
 
 
 def test_cell_that_runs_again_leaves_no_threads_and_no_connections(shared_server, application):
-    kept, before = [], connections(shared_server.port)
+    widgets, before = [], connections(shared_server.port)
     for _ in range(RUNS):
         client = MirrorClient(shared_server.url, application.key)
         # IPython stores the result of each run like this.
-        kept.append(EventWatcher(client))
+        widgets.append(EventWatcher(client))
         wait_until(lambda: "mirror-watch" in threads(), "the watch of the widget")
         # A connection with a request in flight is not closed.
-        kept[-1]._live.wait_until_idle(PATIENCE_SECONDS)
+        widgets[-1]._live.wait_until_idle(PATIENCE_SECONDS)
     wait_until(lambda: sorted(threads()) == ["mirror-watch", "mirror-widget"], "threads of one widget alone")
     wait_until(lambda: connections(shared_server.port) <= before + 2, "connections of one widget alone")
-    for widget in kept:
+    for widget in widgets:
         widget.client.close()
     wait_until(lambda: not threads(), "no thread of a widget")
     wait_until(lambda: connections(shared_server.port) <= before, "no connection of a widget")

@@ -140,11 +140,11 @@ def test_the_flows_of_the_specification_work(server, application):
 def test_websocket_and_too_large_body_are_rejected(server, application):
     app = application()
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
-    refused = app.http.get(
+    rejected = app.http.get(
         "/v2/notification/websocket-connect", headers={**upgrade, "Sec-WebSocket-Key": "MDEyMzQ1Njc4OWFiY2RlZg=="}
     )
-    assert refused.status_code == 426
-    assert "must be started with 'mirror-server run'" in refused.json()["message"]
+    assert rejected.status_code == 426
+    assert "must be started with 'mirror-server run'" in rejected.json()["message"]
     channel = app.http.put("/v2/notification/websocket")
     if not location_of(server.database_url).is_file:
         # Another process may open the database.
@@ -166,27 +166,27 @@ def test_polls_are_limited_and_do_not_block_the_device_object(server, applicatio
     device = app.add_device(app.key.split("_")[1], {"path": LEVEL, "value": "1", "writable": True, "observable": True})
     after = int(app.http.get("/v2/notification/pull?after=latest&hold=0").headers["Mirror-Cursor"])
     with ThreadPoolExecutor(MOST) as pool:
-        held = [pool.submit(app.poll, after=after, hold=55) for _ in range(MOST)]
+        pending_polls = [pool.submit(app.poll, after=after, hold=55) for _ in range(MOST)]
         wait_until(lambda: f"mirror_open_polls {MOST}.0" in app.http.get("/metrics").text, "all polls to be open")
         wait_until_quick(lambda: [app.json("GET", f"/v3/devices/{device}/echo") for _ in range(20)], 1)
-        assert not any(poll.done() for poll in held)
-        refused = app.poll(after=after, hold=5)
-        assert (refused.status_code, refused.json()["reason"]) == (429, "TOO_MANY_POLLS")
-        assert int(refused.headers["Retry-After"]) > 0
+        assert not any(poll.done() for poll in pending_polls)
+        rejected = app.poll(after=after, hold=5)
+        assert (rejected.status_code, rejected.json()["reason"]) == (429, "TOO_MANY_POLLS")
+        assert int(rejected.headers["Retry-After"]) > 0
         app.read(device, LEVEL, "wake")
-        assert [poll.result(BEFORE_THE_END_SECONDS).status_code for poll in held] == [200] * MOST
+        assert [poll.result(BEFORE_THE_END_SECONDS).status_code for poll in pending_polls] == [200] * MOST
     assert app.poll(after=after, hold=0).status_code == 200
 
 
 def hang_up(server: WsgiProcess, application: Application, path: str, count: int) -> None:
     """Send requests that wait, and close their connections when they do."""
-    ask = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {application.key}\r\n\r\n"
+    raw_request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {application.key}\r\n\r\n"
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    held = [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(count)]
-    for connection in held:
-        connection.sendall(ask.encode())
+    connections = [socket.create_connection(address, timeout=PATIENCE_SECONDS) for _ in range(count)]
+    for connection in connections:
+        connection.sendall(raw_request.encode())
     wait_until(lambda: open_polls(application) == count, "all polls to be open")
-    for connection in held:
+    for connection in connections:
         connection.close()
 
 
@@ -227,13 +227,13 @@ def test_sigterm_ends_it_in_order_and_a_restart_goes_on(server, application):
     app.patch_device(device, online=False)
     assert app.write(device, LEVEL, "7", "w").status_code == 202
     with ThreadPoolExecutor(2) as pool:
-        held = pool.submit(app.poll, after="latest", hold=55)
+        pending_poll = pool.submit(app.poll, after="latest", hold=55)
         stream = pool.submit(app.http.get, "/v2/notification/events", timeout=60)
         wait_until(lambda: open_polls(app) == 2, "the poll and the stream to be open")
         began = time.monotonic()
         assert server.stop() == 0, server.log_path.read_text()
         assert time.monotonic() - began < BEFORE_THE_END_SECONDS
-        assert held.result(PATIENCE_SECONDS).status_code == 204
+        assert pending_poll.result(PATIENCE_SECONDS).status_code == 204
         assert stream.result(PATIENCE_SECONDS).status_code == 200
     assert "Traceback" not in server.log_path.read_text()
     server.start()

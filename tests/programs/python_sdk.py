@@ -138,9 +138,11 @@ values = connect.add_resource_subscription(station, TEMPERATURE)
 for value in ("-0.5", "1.5"):
     connected("add_resource_subscription", lambda: text(values.get(timeout=PATIENCE_SECONDS)), value)
     device_measures(station, "1.5")
-told = []
-connect.add_resource_subscription_async(thermostat, TEMPERATURE, lambda device, path, _: told.append((device, path)))
-connected("add_resource_subscription_async", lambda: until(lambda: told)[0], (thermostat, TEMPERATURE))
+notifications = []
+connect.add_resource_subscription_async(
+    thermostat, TEMPERATURE, lambda device, path, _: notifications.append((device, path))
+)
+connected("add_resource_subscription_async", lambda: until(lambda: notifications)[0], (thermostat, TEMPERATURE))
 connected("get_resource_subscription", lambda: connect.get_resource_subscription(station, TEMPERATURE), True)
 connected("list_device_subscriptions", lambda: list(connect.list_device_subscriptions(station)), [TEMPERATURE])
 connected("delete_resource_subscription", lambda: connect.delete_resource_subscription(station, TEMPERATURE))
@@ -221,8 +223,8 @@ simulator("DELETE", f"/devices/{door}/registration")
 
 
 def events_of_the_door():
-    told = directory.list_device_events(filters={"device_id": {"$eq": door}}, order="desc", limit=2)
-    return [(event.device_id == door, event.event_type) for event in told]
+    events = directory.list_device_events(filters={"device_id": {"$eq": door}}, order="desc", limit=2)
+    return [(event.device_id == door, event.event_type) for event in events]
 
 
 listed("list_device_events", events_of_the_door, [(True, "deregistration"), (True, "registration")])

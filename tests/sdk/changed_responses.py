@@ -57,12 +57,12 @@ class Arriving(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def __init__(self, content, piece_bytes=65_536):
         self.pieces = [content[begin : begin + piece_bytes] for begin in range(0, len(content), piece_bytes)]
-        self.wanted = 0
+        self.pieces_read = 0
         self.is_closed = False
 
     def __iter__(self):
         for piece in self.pieces:
-            self.wanted += 1
+            self.pieces_read += 1
             yield piece
 
     async def __aiter__(self):

@@ -18,8 +18,8 @@ def at(minutes):
 
 def observation(value, minutes=0.0, path="/3303/0/5700", device_id="d1", **more):
     decoded = decode(value.encode(), "text/plain", path)
-    given = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes), **more}
-    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **given)
+    fields = {"seq": 1, "changed_at": at(minutes), "received_at": at(minutes), **more}
+    return Event(kind=EventKind.OBSERVATION, device_id=device_id, path=path, value=decoded, **fields)
 
 
 def resource(

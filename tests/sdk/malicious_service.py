@@ -31,8 +31,8 @@ class MaliciousService:
         respond: Returns the chunks of each response.
     """
 
-    def __init__(self, answer: Chunks) -> None:
-        self._answer = answer
+    def __init__(self, respond: Chunks) -> None:
+        self._respond = respond
         self._stopped = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -74,7 +74,7 @@ class MaliciousService:
         ends_at = time.monotonic() + PATIENCE_SECONDS
         try:
             while (request := self._request(connection)) is not None:
-                for piece in self._answer(request):
+                for piece in self._respond(request):
                     connection.sendall(piece)
                     if self._stopped.wait(PACE_SECONDS) or time.monotonic() > ends_at:
                         return
@@ -95,7 +95,7 @@ class MaliciousService:
 
 def one_by_one(*parts: bytes) -> Iterator[bytes]:
     """Yield all parts, the last one byte by byte, and then spaces for ever."""
-    *whole, last = parts
-    yield from whole
+    *complete, last = parts
+    yield from complete
     yield from (bytes([byte]) for byte in last)
     yield from itertools.repeat(b" ")

@@ -51,8 +51,8 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
     instant = st.integers(0, SECONDS)
     device = st.sampled_from(DEVICES)
     reports = st.builds(
-        lambda whom, path, second, value, delay: Row(
-            "reported", whom, path, second, value, received=None if delay is None else second + delay
+        lambda device_id, path, second, value, delay: Row(
+            "reported", device_id, path, second, value, received=None if delay is None else second + delay
         ),
         device,
         st.sampled_from(PATHS),
@@ -62,7 +62,9 @@ def histories(values: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy
     )
     seen = st.builds(Row, st.sampled_from([*UP, *DOWN, "write"]), device, st.none(), instant)
     gap = st.builds(
-        lambda whom, begin, length: Row("gap", whom, None, begin, until=None if length is None else begin + length),
+        lambda device_id, begin, length: Row(
+            "gap", device_id, None, begin, until=None if length is None else begin + length
+        ),
         st.sampled_from([None, *DEVICES]),
         instant,
         st.one_of(st.none(), st.integers(0, 10)),
@@ -98,12 +100,12 @@ def _back(device: str, path: str, second: int, value: Any, lengths: tuple[int, .
     ]
 
 
-def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
+def frame_of(rows: list[Row], **metadata: Any) -> pd.DataFrame:
     """Return the rows as a history table, in their order, as a user may have changed it."""
 
     def times(instants: list[int | None]) -> pd.Series:
-        given = [None if one is None else at(one) for one in instants]
-        return pd.Series(pd.to_datetime(pd.Series(given, dtype=object), utc=True)).dt.as_unit("ms")
+        timestamps = [None if one is None else at(one) for one in instants]
+        return pd.Series(pd.to_datetime(pd.Series(timestamps, dtype=object), utc=True)).dt.as_unit("ms")
 
     values = [row.value for row in rows]
     frame = pd.DataFrame(
@@ -121,8 +123,8 @@ def frame_of(rows: list[Row], **about: Any) -> pd.DataFrame:
     )
     if any(row.received is not None for row in rows):
         frame["received_at"] = times([row.received for row in rows])
-    if about:
-        frame.attrs["mirror"] = about
+    if metadata:
+        frame.attrs["mirror"] = metadata
     return frame
 
 
@@ -140,7 +142,7 @@ class Naive:
         self.known_until = max((row.at for row in rows), default=0) if known_until is None else known_until
         found = [interval for interval in self._intervals(limit) if interval[2] > interval[1]]
         self.intervals = [interval[:4] for interval in found]
-        self._told_again = self._reported_again(found)
+        self._repeated_reports = self._reported_again(found)
 
     @property
     def resources(self) -> list[tuple[str, str]]:
@@ -151,7 +153,7 @@ class Naive:
 
     def steps(self, device: str, path: str) -> list[Row]:
         """Return the values of a resource, including those that became known again when they arrived."""
-        again = [row for row in self._told_again if (row.device, row.path) == (device, path)]
+        again = [row for row in self._repeated_reports if (row.device, row.path) == (device, path)]
         return sorted([*self.values(device, path), *again], key=lambda row: (row.at, row.order))
 
     def known(self, device: str, path: str, second: int) -> float | bool | str | None:
@@ -160,8 +162,8 @@ class Naive:
         if not reports or second >= self.known_until:
             return None
         last = reports[-1]
-        for whom, begin, *_ in self.intervals:
-            if whom in (None, device) and last.at <= begin <= second:
+        for interval_device, begin, *_ in self.intervals:
+            if interval_device in (None, device) and last.at <= begin <= second:
                 return None
         return readable(last.value)
 
@@ -173,8 +175,8 @@ class Naive:
     def is_absent(self, device: str, second: int, *reasons: str) -> bool:
         """Return whether a second lies in an interval of a device, or of all devices."""
         return any(
-            whom in (None, device) and begin <= second < end and reason in reasons
-            for whom, begin, end, reason in self.intervals
+            interval_device in (None, device) and begin <= second < end and reason in reasons
+            for interval_device, begin, end, reason in self.intervals
         )
 
     def _reported_again(self, intervals: list[tuple[str | None, int, float, str, float]]) -> list[Row]:
@@ -198,24 +200,24 @@ class Naive:
             (row.device, row.path, reported_at, row.at): row
             for reported_at, row in sorted(again, key=lambda one: one[1].order)
         }
-        kept = []
+        retained = []
         for key in sorted(last):
             row = last[key]
             before = [last[one] for one in sorted(last) if one[:3] == key[:3] and one < key]
             is_new = not before or (type(before[-1].value), before[-1].value) != (type(row.value), row.value)
             if is_new or any(one[0] in (None, row.device) and before[-1].at <= one[1] <= row.at for one in intervals):
-                kept.append(row)
-        return kept
+                retained.append(row)
+        return retained
 
     def _intervals(self, limit: int | None) -> list[tuple[str | None, int, float, str, float]]:
         """Return the intervals: device, begin, end, reason, and the row with which the end arrived."""
         found = []
-        for place, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             if row.what == "gap":
                 found.append((row.device, row.at, math.inf if row.until is None else row.until, "gap", row.order))
             if row.what in DOWN:
-                behind = [one for one in self.rows[place:] if one.device == row.device and one.what in UP]
-                end, order = (behind[0].at, behind[0].order) if behind else (math.inf, row.order)
+                later = [one for one in self.rows[index:] if one.device == row.device and one.what in UP]
+                end, order = (later[0].at, later[0].order) if later else (math.inf, row.order)
                 found.append((row.device, row.at, end, row.what, order))
         for device in DEVICES if limit is not None else ():
             for one, following in pairwise([*self.report_instants(device), math.inf]):

@@ -50,14 +50,14 @@ def device(number):
 
 
 def end(device_count):
-    told = {
+    fields = {
         "object": "snapshot-end",
         "taken_at": _AT.isoformat(),
         "device_count": device_count,
         "revision": 9,
         "seq": 7,
     }
-    return json.dumps(told).encode()
+    return json.dumps(fields).encode()
 
 
 def arrow_stream(rows, compression=None, schema=SCHEMA, device_count=None, ends_after=None):
@@ -84,8 +84,8 @@ def ndjson_stream():
             {"resource_path": one["path"], "subscribed": True, "reported": {"value": "MjEuNQ=="}, "desired": {}}
             for one in row["resources"]
         ]
-        told = {"object": "device-echo", "device_id": row["device_id"], "created_at": _AT.isoformat()}
-        lines.append(json.dumps(told | {"resources": resources}).encode())
+        fields = {"object": "device-echo", "device_id": row["device_id"], "created_at": _AT.isoformat()}
+        lines.append(json.dumps(fields | {"resources": resources}).encode())
     return b"\n".join([*lines, end(len(lines)), b""])
 
 
@@ -105,6 +105,6 @@ def mutated(content, rng):
         case 4:
             data[at:at] = data[at - min(at, 200) : at]
         case 5:
-            for place in range(at, min(at + 16, len(data))):
-                data[place] = rng.randrange(256)
+            for index in range(at, min(at + 16, len(data))):
+                data[index] = rng.randrange(256)
     return bytes(data)

@@ -106,9 +106,9 @@ def test_a_table_needs_no_revisions_and_those_it_has_are_numbers(client, lights)
 
 def test_a_shell_acknowledges_only_the_displayed_failure(plain, shell, lights):
     rows = json.loads(shell("drift", "--json").stdout)
-    shown = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
+    displayed = next(str(row["desired_revision"]) for row in rows if row["device"] == "light-0")
     plain.requests.begin_write(lights[0], LEVEL, 41).exception()
-    assert "read the resource again" in shell("acknowledge", "light-0", LEVEL, "--if-match", shown).stderr
+    assert "read the resource again" in shell("acknowledge", "light-0", LEVEL, "--if-match", displayed).stderr
     now = str(plain.get_device(lights[0])[LEVEL].desired.revision)
     shell("acknowledge", "light-0", LEVEL, "--if-match", now)
     assert failed(plain) == set(lights[1:])

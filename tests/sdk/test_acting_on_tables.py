@@ -52,8 +52,8 @@ def test_each_form_of_a_table_names_devices_and_resources(client, rooms, warm):
         client.unsubscribe(found)
         assert client.subscriptions.list(rooms[3]) == [LEVEL], name
         client.unsubscribe(found, LEVEL)
-        wanted = client.plan(found, path=LEVEL, value=0).frame[["device_id", "path", "wanted_num"]]
-        assert wanted.values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]], name
+        planned = client.plan(found, path=LEVEL, value=0).frame[["device_id", "path", "wanted_num"]]
+        assert planned.values.tolist() == [[room, LEVEL, 0] for room in rooms[2:]], name
     assert client.plan(warm, path=LEVEL, value=0).apply()["status"].tolist() == ["success"] * 2
     assert client.fleet.snapshot(devices=warm["device_id"]).attrs["mirror"]["devices"] == 2
 
@@ -119,9 +119,9 @@ def test_a_value_that_fits_no_row_is_rejected(client, warm):
 
 def test_a_table_without_rows_does_nothing_and_warns(client, rooms):
     nothing = client.fleet.snapshot().query("reported_num > 1000")
-    with pytest.warns(EmptyTableWarning, match="no rows") as told:
+    with pytest.warns(EmptyTableWarning, match="no rows") as caught:
         assert client.fleet.snapshot(devices=nothing).empty
-    assert "mirror_sdk" not in told[0].filename
+    assert "mirror_sdk" not in caught[0].filename
     with pytest.warns(EmptyTableWarning):
         client.subscribe(nothing)
     assert "no writes" in repr(client.plan(nothing, value=3))
@@ -129,16 +129,16 @@ def test_a_table_without_rows_does_nothing_and_warns(client, rooms):
 
 
 def test_of_unknown_devices_a_table_says_which(client, rooms, warm):
-    gone = warm.astype({"device_id": object}).assign(device_id=["0" * 32, rooms[3]])
+    unknown = warm.astype({"device_id": object}).assign(device_id=["0" * 32, rooms[3]])
     with pytest.raises(NotFound):
-        client.fleet.snapshot(devices=gone)
+        client.fleet.snapshot(devices=unknown)
     with pytest.raises(NotFound) as caught:
-        client.subscribe(gone)
+        client.subscribe(unknown)
     assert re.match(
         f"1 of 2 resources were rejected, and the call succeeded for the others.*{'0' * 32}", caught.value.__notes__[0]
     )
     assert client.subscriptions.list(rooms[3]) == [TEMPERATURE]
-    assert client.plan(gone, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
+    assert client.plan(unknown, path=LEVEL, value=3).frame["check"].tolist() == ["unknown_device", "ok"]
     with pytest.raises(UnknownDevice, match="room-9"):
         client.subscribe(warm.assign(device_id=["room-9", "room-1"]))
     assert client.subscriptions.list(rooms[1]) == []
@@ -179,10 +179,10 @@ def test_a_number_instead_of_a_name_writes_to_no_device(client, simulator, name)
     rows = pd.DataFrame({"device_id": ["12", None], "path": [LEVEL, None], "value": [3, None]})
     assert client.plan(rows).frame["check"].tolist() == ["ok"]
     for cell in (12, 12.0, None, float("nan"), pd.NA):
-        told = f"{name} of a row is {cell}, not a string; to keep strings of digits"
+        expected_message = f"{name} of a row is {cell}, not a string; to keep strings of digits"
         if pd.isna(cell):
-            told = f"a row with a value has no {name}; add it, or leave out such rows"
-        with pytest.raises(InvalidValue, match=told):
+            expected_message = f"a row with a value has no {name}; add it, or leave out such rows"
+        with pytest.raises(InvalidValue, match=expected_message):
             client.plan(rows.assign(**{name: pd.Series([cell, None], dtype=object)}))
     with pytest.raises(InvalidValue, match="device_id of a row is 12"):
         client.plan(pd.DataFrame({LEVEL: [3]}, index=pd.Index([12], name="device_id")))

@@ -90,9 +90,9 @@ def test_a_client_has_a_time_out_that_ends(timeout):
 def test_an_instant_without_a_zone_is_rejected(client, device_id):
     state = client.state_frame()
     for now in (datetime(2026, 1, 5), "2026-01-05", pd.NaT):
-        for ask in (partial(state.mirror.stale, "1h"), state.mirror.drift):
+        for call in (partial(state.mirror.stale, "1h"), state.mirror.drift):
             with pytest.raises(InvalidValue, match=r"tzinfo=UTC|write 2026-01-05T00:00:00Z"):
-                ask(now=now)
+                call(now=now)
     later = datetime.now(UTC) + timedelta(hours=2)
     assert len(state.mirror.stale("1h", now=later, never_read=True)) == 3
 
@@ -149,7 +149,7 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("given", "hour"),
+    ("value", "hour"),
     [
         (NOON, 12.0),
         ("2026-01-05T09:00:00+01:00", 8.0),
@@ -160,12 +160,12 @@ NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
         ("0.5D", 0.0),
     ],
 )
-def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
-    assert instant("begin", given, lambda: NOON) == datetime(2026, 1, 5, tzinfo=UTC) + timedelta(hours=hour)
+def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(value, hour):
+    assert instant("begin", value, lambda: NOON) == datetime(2026, 1, 5, tzinfo=UTC) + timedelta(hours=hour)
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("value", "reason"),
     [
         ("yesterday", r"begin='yesterday' is not a time; pass one like .* or how long ago it was, like '2h'"),
         (5, r"begin=5 is not a time"),
@@ -175,6 +175,6 @@ def test_an_instant_is_a_time_its_text_or_how_long_ago_it_was(given, hour):
         ("99999999w", r"beyond the years 1 to 9999"),
     ],
 )
-def test_an_invalid_instant_is_rejected_with_the_cure(given, reason):
+def test_an_invalid_instant_is_rejected_with_the_cure(value, reason):
     with pytest.raises(InvalidValue, match=reason):
-        instant("begin", given, lambda: NOON)
+        instant("begin", value, lambda: NOON)

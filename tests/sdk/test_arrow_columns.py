@@ -42,7 +42,7 @@ def test_words_parsed_in_bulk_equal_those_parsed_one_by_one(indices, words):
 
 @pytest.mark.parametrize("numbers", [[7, 8], [7, 7], [7], [7, None], [None], []])
 def test_numbers_parsed_in_bulk_equal_those_parsed_one_by_one(numbers):
-    places = [*range(len(numbers)), *range(len(numbers))]
-    for indices in (places, [*places, None]):
+    positions = [*range(len(numbers)), *range(len(numbers))]
+    for indices in (positions, [*positions, None]):
         found = at(pa.array(indices, pa.int32()), pa.array(numbers, pa.int32()))
         assert found.to_pylist() == [None if index is None else numbers[index] for index in indices]

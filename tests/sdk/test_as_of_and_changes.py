@@ -43,9 +43,9 @@ def test_the_state_is_that_of_the_instant(client, reported, simulator):
         frame = client.as_of(instant, paths=[TEMPERATURE])
         assert frame["reported_num"].dropna().tolist() == [value, value]
         assert frame.columns.tolist() == STATE_SCHEMA.names
-        about = frame.attrs["mirror"]
-        assert (about["one_instant"], about["devices"], about["revision"]) == (True, 2, None)
-        assert about["taken_at"] == instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        metadata = frame.attrs["mirror"]
+        assert (metadata["one_instant"], metadata["devices"], metadata["revision"]) == (True, 2, None)
+        assert metadata["taken_at"] == instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     # It can be refreshed.
     assert client.fleet.refresh(client.as_of(times[0], paths=[TEMPERATURE]))["reported_num"].tolist() == [23.5, 23.5]
     assert client.as_of(times[0], raw=True).columns.tolist() == STATE_RAW_SCHEMA.names
@@ -156,9 +156,9 @@ def test_a_service_that_ignores_the_instant_is_reported(client_over, mirror, rep
 @pytest.mark.keeps_history(False)
 class TestWithoutHistory:
     def test_a_service_that_keeps_none_says_how_to_have_one(self, client, device_id):
-        for ask in (client.as_of, lambda at: client.changes(at, at)):
+        for call in (client.as_of, lambda at: client.changes(at, at)):
             with pytest.raises(NoHistory, match="--keep-history"):
-                ask(datetime(2026, 1, 5, tzinfo=UTC))
+                call(datetime(2026, 1, 5, tzinfo=UTC))
 
     def test_a_service_that_does_not_know_it_is_of_an_earlier_version(self, client_over, device_id):
         missing = {"object": "error", "code": 404, "type": "not_found", "message": "no such path"}

@@ -154,12 +154,12 @@ def test_a_missing_response_is_missing_in_the_replay(client, alone, simulator, l
 
 def test_read_only_requests_may_be_repeated_in_a_replay(client, playing, lights, file):
     with client.cassettes.use(file):
-        told = client.get_device("light-0")
+        device = client.get_device("light-0")
         client.subscribe("light-0", TEMPERATURE)
         client.requests.begin_read("light-0", TEMPERATURE, async_id="mine").result()
     other = playing()
     for _ in range(3):
-        assert other.get_device("light-0") == told
+        assert other.get_device("light-0") == device
         other.subscribe("light-0", TEMPERATURE)
     other.requests.begin_read("light-0", TEMPERATURE).result()
     with pytest.raises(NotRecorded, match=r"sent more often than it was recorded.*run\.zip.*mode='record'"):
@@ -226,9 +226,9 @@ def test_a_replayed_poll_waits_for_its_cause_regardless_of_other_responses(plain
     poll = poll_of(player)
     # The last recorded exchange.
     other = player._exchanges[-1].key
-    begun = player.waiting_seconds()
-    assert isinstance(player.respond(poll, None, begun, 25), Wait)
-    player.respond(other, None, begun, 0)
+    started_at = player.waiting_seconds()
+    assert isinstance(player.respond(poll, None, started_at, 25), Wait)
+    player.respond(other, None, started_at, 0)
     assert player.waiting_seconds() > 25
     seconds = 4.9
     assert isinstance(player.respond(poll, None, player.waiting_seconds(), 25), Wait)
@@ -254,13 +254,13 @@ def test_identical_requests_are_replayed_in_the_recorded_order(mirror, lights, f
         may_go.set()
         first.result(PATIENCE_SECONDS)
     player = Player(file, clock=lambda: 0.0)
-    asked = next(one.key for one in player._exchanges if one.status == 202)
+    accepted_key = next(one.key for one in player._exchanges if one.status == 202)
     poll = poll_of(player)
     other, listed = (one.key for one in player._exchanges[-2:])
     assert listed == other
     player.respond(listed, None, 0, 0)
     assert isinstance(player.respond(poll, None, 0, 25), Wait)
-    player.respond(asked, "an-id", 0, 0)
+    player.respond(accepted_key, "an-id", 0, 0)
     # The other request was recorded later.
     assert isinstance(player.respond(poll, None, 0, 25), Played)
 
@@ -270,10 +270,10 @@ def test_an_open_poll_ends_with_the_cassette(plain, lights, file):
         plain.read_value("light-0", TEMPERATURE)
     player = open_cassette(file, "replay", URL, "another-key")
     poll = request_key_of(httpx.Request("GET", f"{URL}/v2/notification/pull?after=7"), "")
-    begun = player.waiting_seconds()
-    assert isinstance(player.respond(poll, None, begun, 25), Wait)
+    started_at = player.waiting_seconds()
+    assert isinstance(player.respond(poll, None, started_at, 25), Wait)
     player.close()
-    ended = player.respond(poll, None, begun, 25)
+    ended = player.respond(poll, None, started_at, 25)
     assert (ended.status, ended.headers) == (204, {"Mirror-Cursor": "7"})
 
 
@@ -331,10 +331,10 @@ def test_the_key_is_not_in_it_even_where_a_service_says_it_back(client_of, file)
     client = client_of(URL, key, transport=echo)
     with client.cassettes.use(file), pytest.raises(BadRequest):
         client.devices.list(endpoint_name=key)
-    told = everything_in(file).lower()
+    content = everything_in(file).lower()
     for secret in (b"a-secret-of", b"bearer", b"authorization", b"set-cookie"):
-        assert secret not in told
-    assert b"*" * len(key) in told
+        assert secret not in content
+    assert b"*" * len(key) in content
 
 
 def test_a_client_of_a_cassette_records_it_where_it_was_opened_when_it_is_closed(mirror, lights, file, monkeypatch):
@@ -430,15 +430,15 @@ def write(file, manifest, contents):
 def test_the_error_for_a_file_that_is_not_a_cassette_names_it(client, alone, lights, file):
     with client.cassettes.use(file):
         client.devices.list()
-    whole = file.read_bytes()
-    for kept in (0, 10, 300, -30):
-        file.write_bytes(whole[:kept])
+    complete = file.read_bytes()
+    for length in (0, 10, 300, -30):
+        file.write_bytes(complete[:length])
         with pytest.raises(CassetteDamaged, match=r"run\.zip"):
             alone().cassettes.use(file).__enter__()
-    file.write_bytes(whole)
+    file.write_bytes(complete)
     manifest, contents = contents_of(file)
     (exchange,) = manifest["exchanges"]
-    for change, bodies, told in (
+    for change, bodies, expected_message in (
         ({"version": 2}, contents, "format version 2, .* reads format version 1"),
         ({"more": 1}, contents, "more"),
         ({"exchanges": 7}, contents, "exchanges"),
@@ -447,7 +447,7 @@ def test_the_error_for_a_file_that_is_not_a_cassette_names_it(client, alone, lig
     ):
         write(file, manifest | change, bodies)
         for open_it in (lambda: alone().cassettes.use(file).__enter__(), lambda: MirrorClient.from_cassette(file)):
-            with pytest.raises(CassetteDamaged, match=told) as caught:
+            with pytest.raises(CassetteDamaged, match=expected_message) as caught:
                 open_it()
             assert str(file) in str(caught.value)
             assert "record it again" in str(caught.value)

@@ -45,8 +45,8 @@ def test_devices_match_every_filter_up_to_the_limit(client, simulator):
 def test_a_handle_has_its_request_and_start_time(client, device_id):
     before = datetime.now(UTC)
     request = client.requests.begin_read(device_id, TEMPERATURE, expiry_seconds=30, async_id="my-id")
-    asked = (request.async_id, request.device_id, request.path, request.method, request.expiry_seconds)
-    assert asked == ("my-id", device_id, TEMPERATURE, "GET", 30)
+    fields = (request.async_id, request.device_id, request.path, request.method, request.expiry_seconds)
+    assert fields == ("my-id", device_id, TEMPERATURE, "GET", 30)
     assert before <= request.issued_at <= datetime.now(UTC)
     assert "waiting" in repr(request)
     assert [request.result().python for _ in range(2)] == [21.5] * 2
@@ -83,8 +83,8 @@ def test_events_are_those_from_the_call_on(client, simulator, device_id):
     simulator.set_value(device_id, TEMPERATURE, 22.5)
     simulator.deregister(device_id)
     first, second = events
-    told = (first.kind, first.device_id, first.path, first.value.python, first.changed_at)
-    assert told == ("observation", device_id, TEMPERATURE, 22.5, simulator.get_clock())
+    fields = (first.kind, first.device_id, first.path, first.value.python, first.changed_at)
+    assert fields == ("observation", device_id, TEMPERATURE, 22.5, simulator.get_clock())
     assert (second.kind, second.device_id) == (EventKind.DEREGISTRATION, device_id)
     assert list(client.events(after=0, limit=0)) == []
 

@@ -16,7 +16,7 @@ KEY = "ak_0123_secret"
 
 
 @pytest.mark.parametrize(
-    ("given", "full"),
+    ("address", "full"),
     [
         ("localhost:8080", "http://localhost:8080"),
         ("127.0.0.1:8080/", "http://127.0.0.1:8080"),
@@ -28,8 +28,8 @@ KEY = "ak_0123_secret"
         (" https://mirror.example.com ", "https://mirror.example.com"),
     ],
 )
-def test_an_address_gets_its_full_form(given, full):
-    assert read_base_url(given) == full
+def test_an_address_gets_its_full_form(address, full):
+    assert read_base_url(address) == full
 
 
 NO_ADDRESSES = ["", "http://", "ftp://x", "host:port", "https://x?a=1", "https://x#a", "http://a b.com", "http://a\tb"]
@@ -42,9 +42,9 @@ def test_an_invalid_address_is_rejected_with_an_example(address):
 
 
 def test_a_password_in_an_address_is_rejected_and_not_displayed():
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as failure:
         read_base_url("ftp://me:hunter2@mirror.example.com")
-    assert "hunter2" not in str(refusal.value)
+    assert "hunter2" not in str(failure.value)
 
 
 def test_arguments_go_before_the_environment():
@@ -90,8 +90,8 @@ def no_mirror(monkeypatch, no_environment):
 
 
 def check_message(message):
-    for told in (f"{DEFAULT_BASE_URL}/v", "is the mirror running?", "API_HOST", "mirror-server demo"):
-        assert told in message
+    for expected in (f"{DEFAULT_BASE_URL}/v", "is the mirror running?", "API_HOST", "mirror-server demo"):
+        assert expected in message
     assert KEY not in message
 
 
@@ -112,16 +112,16 @@ def test_the_command_and_the_example_application_say_it_too(no_mirror, monkeypat
     # The signal handlers of this process stay unchanged.
     monkeypatch.setattr("mirror_sdk.example_app.signal.signal", lambda *_: None)
     command, *arguments = program
-    told = CliRunner().invoke(command, arguments)
-    assert told.exit_code == 1
-    check_message(told.stderr)
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 1
+    check_message(result.stderr)
 
 
 @pytest.mark.parametrize("key", ["  ", "two words", "umläut", "line\nbreak", "tab\tbed"])
 def test_a_key_that_no_header_can_contain_is_rejected_and_not_displayed(key):
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as failure:
         ClientSettings.of("localhost", key)
-    assert key.strip() not in str(refusal.value) or not key.strip()
+    assert key.strip() not in str(failure.value) or not key.strip()
 
 
 @pytest.mark.parametrize(
@@ -129,10 +129,10 @@ def test_a_key_that_no_header_can_contain_is_rejected_and_not_displayed(key):
     [("http://127.0.0.1:8080", True), ("localhost", True), ("https://mirror.example.com", False)],
 )
 def test_the_error_for_an_unknown_key_suggests_an_earlier_demo(client_of, url, may_be_a_demo):
-    refused = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
-    client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: refused))
-    for ask in (lambda: client.devices.get("0" * 32), client.fleet.snapshot):
+    rejected = httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "unknown"})
+    client = client_of(url, KEY, transport=httpx.MockTransport(lambda _: rejected))
+    for call in (lambda: client.devices.get("0" * 32), client.fleet.snapshot):
         with pytest.raises(AuthenticationError, match="unknown") as failure:
-            ask()
+            call()
         assert ("'mirror-server demo' makes a new key at each start" in str(failure.value)) == may_be_a_demo
         assert failure.value.message == "unknown"

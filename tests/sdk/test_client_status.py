@@ -38,10 +38,10 @@ def test_watches_and_the_channel_are_reported(client):
 
 
 def test_a_lost_connection_is_reported_until_it_is_restored():
-    gone = True
+    is_disconnected = True
 
     def respond(request: httpx.Request) -> httpx.Response:
-        if gone:
+        if is_disconnected:
             raise httpx.ConnectError("refused", request=request)
         return httpx.Response(401, json={"code": 401, "type": "invalid_auth", "message": "no"})
 
@@ -53,7 +53,7 @@ def test_a_lost_connection_is_reported_until_it_is_restored():
         assert (lost.is_connected, lost.failures > 0) == (False, True)
         assert "refused" in repr(lost)
         assert "key" not in repr(lost)
-        gone = False
+        is_disconnected = False
         with pytest.raises(AuthenticationError):
             client.get_device("x")
         assert client.notifications.status().is_connected

@@ -42,17 +42,17 @@ def test_empty_result_is_explained_on_standard_error(shell, simulator, words, fo
         simulator.add_device("sensor-1", [SENSOR])
         simulator.add_device("empty", [])
         simulator.advance(7200)
-    told = shell(*words.split(), *form.split())
-    assert told.exit_code == 0, told.output
-    (line,) = told.stderr.splitlines()
+    result = shell(*words.split(), *form.split())
+    assert result.exit_code == 0, result.output
+    (line,) = result.stderr.splitlines()
     assert NOTHING[words] in line
     if words.startswith("watch"):
         # A CSV always has column names.
-        assert len(told.stdout.splitlines()) == (form == "--csv")
+        assert len(result.stdout.splitlines()) == (form == "--csv")
     elif form == "--json":
-        assert json.loads(told.stdout) == []
+        assert json.loads(result.stdout) == []
     else:
-        assert len(told.stdout.splitlines()) == (1 if form else 0)
+        assert len(result.stdout.splitlines()) == (1 if form else 0)
 
 
 WRONG = {
@@ -84,21 +84,21 @@ def test_errors_name_options_and_commands_of_the_shell(shell, simulator, tmp_pat
     simulator.add_device("sensor-1", [SENSOR | {"writable": True}, DIMMER])
     (tmp_path / "folder.csv").mkdir()
     for words, (status, complaint) in WRONG.items():
-        told = shell(*(word.format(folder=tmp_path) for word in words))
-        assert (told.exit_code, told.stdout) == (status, ""), (words, told.output)
-        assert complaint in told.stderr, words
-        assert len(told.stderr.splitlines()) == (4 if status == 2 else 1), words
+        result = shell(*(word.format(folder=tmp_path) for word in words))
+        assert (result.exit_code, result.stdout) == (status, ""), (words, result.output)
+        assert complaint in result.stderr, words
+        assert len(result.stderr.splitlines()) == (4 if status == 2 else 1), words
 
 
 def test_empty_recording_explains_how_to_receive_values(shell, simulator, tmp_path):
     simulator.add_device("sensor-1", [SENSOR])
-    told = shell("record", tmp_path / "nothing", "--seconds", "0")
-    assert told.exit_code == 0, told.output
-    assert told.stderr.splitlines()[-1].startswith("no events received; ")
-    assert "--subscribe" in told.stderr
+    result = shell("record", tmp_path / "nothing", "--seconds", "0")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[-1].startswith("no events received; ")
+    assert "--subscribe" in result.stderr
     assert "no events received" not in shell("record", tmp_path / "nothing", "--audit").stderr
-    told = shell("record", tmp_path / "something", "--seconds", "0", "--subscribe")
-    assert "no events received" not in told.stderr
+    result = shell("record", tmp_path / "something", "--seconds", "0", "--subscribe")
+    assert "no events received" not in result.stderr
 
 
 def test_delimiter_is_found_in_the_heading_of_a_plan():

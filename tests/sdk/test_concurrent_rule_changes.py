@@ -70,7 +70,7 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
 
 
 @pytest.mark.parametrize(
-    ("rules", "kind", "told"),
+    ("rules", "kind", "message"),
     [
         (LIGHTS, TypeError, "rules must be a list of rules, not dict"),
         (PresubscriptionRule(), TypeError, "rules must be a list of rules, not PresubscriptionRule"),
@@ -79,12 +79,12 @@ def test_they_are_applied_now_on_request_also_those_that_were_there(client, devi
     ],
     ids=["one", "a rule", "too many paths", "too many rules"],
 )
-def test_an_impossible_rule_is_named_and_changes_nothing(client, rules, kind, told):
+def test_an_impossible_rule_is_named_and_changes_nothing(client, rules, kind, message):
     client.subscriptions.rules.replace([TEMPERATURES])
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         client.subscriptions.rules.add(rules)
     if kind is not InvalidValue:
-        with pytest.raises(kind, match=told):
+        with pytest.raises(kind, match=message):
             client.subscriptions.rules.remove(rules)
     assert client.subscriptions.rules.list() == put(TEMPERATURES)
 
@@ -112,10 +112,10 @@ def test_many_threads_change_rules_at_once(mirror):
 
 
 def test_rules_that_others_change_without_end_end_with_the_call(client_of):
-    asked = []
+    requests = []
 
     def respond(request):
-        asked.append(request)
+        requests.append(request)
         if request.method == "GET":
             return httpx.Response(200, json=[], headers={"ETag": '"t"'})
         return httpx.Response(412, json={"code": 412, "type": "precondition_failed", "message": "others by now"})
@@ -127,8 +127,8 @@ def test_rules_that_others_change_without_end_end_with_the_call(client_of):
     with pytest.raises(CallTimeout, match="other programs kept changing the rules of this key") as caught:
         client.subscriptions.rules.add([LIGHTS], timeout=0.3)
     assert isinstance(caught.value.__cause__, PreconditionFailed)
-    assert 2 < len(asked) < 40
-    assert all(request.headers["If-Match"] == '"t"' for request in asked if request.method == "PUT")
+    assert 2 < len(requests) < 40
+    assert all(request.headers["If-Match"] == '"t"' for request in requests if request.method == "PUT")
 
 
 def test_a_request_with_a_lost_response_counts_as_done(client_over):

@@ -17,11 +17,11 @@ OVER_DTLS = {"protocol": "coaps", "lwm2m_version": "1.1", "binding": "UQ", "addr
 def client_with_connection(client_over):
     """Create clients of a service that adds these members to every connection."""
 
-    def change(told):
+    def change(members):
         def add(request, answer):
             if not request.url.path.endswith("/connection"):
                 return answer
-            return response_with(answer, json.dumps(answer.json() | told).encode())
+            return response_with(answer, json.dumps(answer.json() | members).encode())
 
         return client_over(add)
 
@@ -51,14 +51,14 @@ def test_the_connection_of_a_real_device_is_described_in_words(client_with_conne
 
 
 def test_the_protocols_in_words():
-    told = {"device_id": "d1", "reachable": True, "lifetime_seconds": 60, "last_contact_at": "2026-01-05T08:00:00Z"}
+    fields = {"device_id": "d1", "reachable": True, "lifetime_seconds": 60, "last_contact_at": "2026-01-05T08:00:00Z"}
     for protocol, version, way in (
         ("coap", "1.0", "LwM2M 1.0 over CoAP"),
         ("coaps", None, "LwM2M over CoAP with DTLS"),
         ("smoke signals\x1b[2J", "1.1", r"smoke signals\x1b[2J"),
         (None, None, ""),
     ):
-        assert DeviceConnection(**told, protocol=protocol, lwm2m_version=version).way == way
+        assert DeviceConnection(**fields, protocol=protocol, lwm2m_version=version).way == way
 
 
 def test_an_explanation_names_the_transport_and_origin_of_a_value(client_with_connection, device_id):
@@ -77,9 +77,9 @@ def test_a_service_without_connection_details(client_over, device_id):
     with pytest.raises(NotFound):
         client.devices.connection(device_id)
     client.read_value(device_id, TEMPERATURE)
-    told = str(client.devices.explain(device_id, TEMPERATURE))
-    assert "The device sent it in response to a read." in told
-    assert "speaks" not in told
+    explanation = str(client.devices.explain(device_id, TEMPERATURE))
+    assert "The device sent it in response to a read." in explanation
+    assert "speaks" not in explanation
 
 
 def test_an_explanation_says_whether_a_queue_mode_device_is_asleep(client, simulator):
@@ -97,9 +97,9 @@ def test_an_explanation_says_whether_a_queue_mode_device_is_asleep(client, simul
 
 @pytest.mark.parametrize("reachable", [True, False])
 def test_an_explanation_says_whether_an_always_awake_device_is_reachable(client_with_connection, device_id, reachable):
-    told = client_with_connection(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(
+    explanation = client_with_connection(OVER_DTLS | {"binding": "U", "reachable": reachable}).devices.explain(
         device_id, TEMPERATURE
     )
     said = "The device cannot be reached now: it accepts requests at its next contact."
-    assert (said in told.why) is not reachable
-    assert told.refresh[0].endswith("waits until the device next makes contact") is not reachable
+    assert (said in explanation.why) is not reachable
+    assert explanation.refresh[0].endswith("waits until the device next makes contact") is not reachable

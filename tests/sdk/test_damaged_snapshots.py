@@ -32,8 +32,8 @@ FULL = 5
 
 def test_damaged_snapshot_never_crashes_or_returns_a_wrong_table():
     rng = random.Random(20)
-    whole = [arrow_stream(streams.batches(), compression) for compression in (None, "lz4", "zstd")]
-    damaged = [(ARROW, streams.mutated(whole[number % 3], rng)) for number in range(120)]
+    complete = [arrow_stream(streams.batches(), compression) for compression in (None, "lz4", "zstd")]
+    damaged = [(ARROW, streams.mutated(complete[number % 3], rng)) for number in range(120)]
     damaged += [(NDJSON, streams.mutated(ndjson_stream(), rng)) for _ in range(30)]
     check_rejected = 0
     for form, content in damaged:
@@ -286,17 +286,17 @@ def written(tmp_path, plain, ids):
 
 def test_a_damaged_dataset_is_rejected(written):
     part = written / "part-00001.parquet"
-    whole, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
-    pages = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    complete, expected = part.read_bytes(), SnapshotDataset(written).to_frame()
+    pages = len(complete) - 8 - int.from_bytes(complete[-8:-4], "little")
     check_rejected = 0
     for at in range(4, pages, max(1, pages // 30)):
-        part.write_bytes(whole[:at] + bytes([whole[at] ^ 0x01]) + whole[at + 1 :])
+        part.write_bytes(complete[:at] + bytes([complete[at] ^ 0x01]) + complete[at + 1 :])
         try:
             pd.testing.assert_frame_equal(SnapshotDataset(written).to_frame(), expected)
         except InvalidValue:
             check_rejected += 1
     assert check_rejected > 15
-    part.write_bytes(whole[: len(whole) // 2])
+    part.write_bytes(complete[: len(complete) // 2])
     with pytest.raises(InvalidValue, match="damaged"):
         read_parquet(part)
     with pytest.raises(InvalidValue, match="cut off"):
@@ -305,11 +305,11 @@ def test_a_damaged_dataset_is_rejected(written):
 
 def test_a_list_of_files_is_checked(written):
     listed = written / "_snapshot.json"
-    whole = listed.read_bytes()
-    listed.write_text(json.dumps(json.loads(whole) | {"version": 2}))
+    complete = listed.read_bytes()
+    listed.write_text(json.dumps(json.loads(complete) | {"version": 2}))
     with pytest.raises(InvalidValue, match=r"format version 2, .* reads format version 1\); write it again"):
         SnapshotDataset(written)
-    listed.write_text(json.dumps({name: value for name, value in json.loads(whole).items() if name != "version"}))
+    listed.write_text(json.dumps({name: value for name, value in json.loads(complete).items() if name != "version"}))
     with pytest.raises(InvalidValue, match="the file has no format version"):
         SnapshotDataset(written)
     for member, value in (
@@ -317,9 +317,9 @@ def test_a_list_of_files_is_checked(written):
         (("files", 0, "rows"), -1),
         (("about", "devices"), "many"),
     ):
-        content = json.loads(whole)
-        place = functools.reduce(operator.getitem, member[:-1], content)
-        place[member[-1]] = value
+        content = json.loads(complete)
+        parent = functools.reduce(operator.getitem, member[:-1], content)
+        parent[member[-1]] = value
         listed.write_text(json.dumps(content))
         with pytest.raises(InvalidValue, match=rf"_snapshot.json: {'.'.join(map(str, member))}"):
             SnapshotDataset(written)

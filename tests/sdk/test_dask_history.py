@@ -50,13 +50,13 @@ def in_order(frame):
 
 def test_the_partitions_together_are_the_history(access, interval):
     begin, end = interval
-    asked = {"begin": begin, "end": end, "paths": ["/3303/*"]}
+    arguments = {"begin": begin, "end": end, "paths": ["/3303/*"]}
     with MirrorClient(*access) as client:
-        whole = client.history(**asked)
+        complete = client.history(**arguments)
     for devices, span in ((100, timedelta(seconds=190)), (2, None)):
-        rows = read_history(*access, **asked, time_per_partition=span, devices_per_partition=devices)
+        rows = read_history(*access, **arguments, time_per_partition=span, devices_per_partition=devices)
         found = rows.compute()
-        assert in_order(found) == in_order(whole)
+        assert in_order(found) == in_order(complete)
         assert (found["event"] == "gap").sum() == 1
         assert [str(dtype) for dtype in rows.dtypes] == [str(dtype) for dtype in rows._meta.dtypes]
     assert rows["value_num"].max().compute() == 39
@@ -81,18 +81,18 @@ def test_a_partition_is_of_one_range_and_one_interval(access, interval):
 
 def test_invalid_arguments_are_rejected(access, interval):
     begin, end = interval
-    whole, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
-    for asked, words in (
+    bounds, millisecond = {"begin": begin, "end": end}, timedelta(milliseconds=1)
+    for arguments, words in (
         ({"begin": datetime(2026, 1, 5)}, "no time zone"),
         ({"time_per_partition": MINUTE}, "needs begin= and end="),
-        *((whole | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
+        *((bounds | {"time_per_partition": span}, "more than 10000") for span in (timedelta(0), -MINUTE, millisecond)),
         (
-            whole | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},
+            bounds | {"time_per_partition": 200 * millisecond, "devices_per_partition": 1},
             "5 ranges .* and 3300 interval",
         ),
     ):
         with pytest.raises(InvalidValue, match=words):
-            read_history(*access, **asked)
+            read_history(*access, **arguments)
     rows = read_history(*access, begin=begin - timedelta(days=30))
     with pytest.raises(BeforeHistory):
         rows.compute()

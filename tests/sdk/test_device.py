@@ -101,8 +101,8 @@ def test_an_unknown_path_lists_close_ones():
     with pytest.raises(UnknownResource) as missing:
         device["/3303/0/5702"]
     assert isinstance(missing.value, KeyError)
-    told = r"sensor-1 has no resource '/3303/0/5702'; similar: /3303/0/570[01], /3303/0/570[01]"
-    assert re.fullmatch(told, str(missing.value))
+    expected_message = r"sensor-1 has no resource '/3303/0/5702'; similar: /3303/0/570[01], /3303/0/570[01]"
+    assert re.fullmatch(expected_message, str(missing.value))
     with pytest.raises(KeyError, match="there are none"):
         device_object()["/3303/0/5700"]
     with pytest.raises(KeyError, match="the only one is /1/2/3"):
@@ -158,8 +158,8 @@ def test_names_and_paths_are_completed(client, device_id):
     shell = InteractiveShell()
     shell.user_ns |= {"devices": client.devices.list(), "device": client.get_device(device_id)}
     with provisionalcompleter():
-        for begun, whole in {'devices["sen': "sensor-1", 'device["/3303': "/3303/0/5700"}.items():
-            assert whole in {one.text for one in shell.Completer.completions(begun, len(begun))}
+        for prefix, completion in {'devices["sen': "sensor-1", 'device["/3303': "/3303/0/5700"}.items():
+            assert completion in {one.text for one in shell.Completer.completions(prefix, len(prefix))}
     assert shell.user_ns["devices"]["sensor-1"].id == device_id
     shell.history_manager.end_session()
 
@@ -180,8 +180,8 @@ def test_a_directory_device_has_a_short_form_and_a_card():
     device = directory_device(
         1, "light-01", endpoint_type="Light", queue_mode=True, custom_attributes={"room": "hall", "<b>": "\u202e"}
     )
-    shown = "<Device id-1 endpoint_name='light-01' endpoint_type='Light' registered queue_mode>"
-    assert (repr(device), str(device), f"{device}") == (shown, shown, shown)
+    short_form = "<Device id-1 endpoint_name='light-01' endpoint_type='Light' registered queue_mode>"
+    assert (repr(device), str(device), f"{device}") == (short_form, short_form, short_form)
     card = Cells(device._repr_html_())
     for row in (["state", "registered"], ["room", "hall"], ["<b>", "\\u202e"]):
         assert row in card.rows
@@ -192,19 +192,23 @@ def test_a_directory_device_has_a_short_form_and_a_card():
 MALICIOUS = ["<script>alert(1)</script>", "a\x1b[2Jb", "\u202egpj.exe", "&<>\"'", "x" * 100_000]
 
 
-@pytest.mark.parametrize("hostile", MALICIOUS)
-def test_names_chosen_by_a_device_are_escaped_for_display(hostile):
-    told = {"endpoint_type": hostile, "state": hostile, "custom_attributes": {hostile: hostile, "state": hostile}}
-    listed = directory_device(1, hostile, **told)
+@pytest.mark.parametrize("malicious", MALICIOUS)
+def test_names_chosen_by_a_device_are_escaped_for_display(malicious):
+    fields = {
+        "endpoint_type": malicious,
+        "state": malicious,
+        "custom_attributes": {malicious: malicious, "state": malicious},
+    }
+    listed = directory_device(1, malicious, **fields)
     mirrored = device_object(
-        state("/3303/0/5701", hostile.encode(), hostile.encode()),
+        state("/3303/0/5701", malicious.encode(), malicious.encode()),
         state("/3303/0/5700", b"21.5"),
-        state(f"/{hostile[:99]}"),
-        endpoint_name=hostile,
-        device_id=hostile[:99],
+        state(f"/{malicious[:99]}"),
+        endpoint_name=malicious,
+        device_id=malicious[:99],
     )
-    for shown in (listed, mirrored, DeviceList([listed])):
-        html = shown._repr_html_()
+    for displayed in (listed, mirrored, DeviceList([listed])):
+        html = displayed._repr_html_()
         assert set(Cells(html).tags) <= {"div", "strong", "code", "table", "thead", "tbody", "tr", "th", "td"}
-        assert not re.search("[\x1b\u202e]", html + repr(shown))
+        assert not re.search("[\x1b\u202e]", html + repr(displayed))
         assert len(html) < 5000

@@ -69,21 +69,21 @@ class Directory:
     """A service between client and mirror that counts requests and changes the list of devices."""
 
     def __init__(self):
-        self.asked = []
+        self.requests = []
         self.longest = 0
         self.listed = {}
 
     def __call__(self, request, respond):
         path = request.url.path.rstrip("/")
         self.longest = max(self.longest, len(str(request.url)))
-        self.asked.append((request.method, path))
+        self.requests.append((request.method, path))
         name = request.url.params.get("endpoint_name__eq")
         if path == "/v3/devices" and name in self.listed and "id__eq" not in request.url.params:
             return httpx.Response(200, json={"data": self.listed[name], "has_more": False, "limit": 50, "order": "ASC"})
         return respond
 
     def questions(self):
-        return sum(path == "/v3/devices" for _, path in self.asked)
+        return sum(path == "/v3/devices" for _, path in self.requests)
 
 
 def listed(device_id, name, state="registered"):
@@ -163,28 +163,28 @@ def test_duplicate_name_selects_the_registered_device_and_is_otherwise_ambiguous
         assert isinstance(caught.value, ValueError)
         assert f"{light} ({states[0]})" in str(caught.value)
         assert f"{'e' * 32} ({states[1]})" in str(caught.value)
-        refused = named.plan([("twin", SWITCH, True)]).frame.iloc[0]
-        assert (refused["decision"], refused["check"]) == ("refuse", "unknown_device")
-        assert "2 devices have the endpoint name 'twin'" in refused["reason"]
-    assert "POST" not in {method for method, _ in directory.asked}
+        rejected = named.plan([("twin", SWITCH, True)]).frame.iloc[0]
+        assert (rejected["decision"], rejected["check"]) == ("refuse", "unknown_device")
+        assert "2 devices have the endpoint name 'twin'" in rejected["reason"]
+    assert "POST" not in {method for method, _ in directory.requests}
 
 
 def test_unknown_name_raises_with_similar_names(named, directory, light):
-    for ask in (
+    for call in (
         lambda: named.get_device("ligth-01"),
         lambda: named.requests.begin_write("ligth-01", SWITCH, True),
         lambda: named.fleet.snapshot(["light-01", "ligth-01"]),
         lambda: named.watch(print, devices=["ligth-01"]),
     ):
         with pytest.raises(UnknownDevice) as caught:
-            ask()
+            call()
         assert isinstance(caught.value, NotFound)
         message = "no device has the id or endpoint name 'ligth-01'; similar: light-01, station-01"
         assert str(caught.value) == f"404 DEVICE_NOT_FOUND: {message}"
     assert named.plan([("ligth-01", SWITCH, True)]).frame["reason"].tolist() == [message]
     with pytest.raises(UnknownDevice, match=r"'LIGHT-01'; similar: light-01"):
         named.get_device("LIGHT-01")
-    assert "POST" not in {method for method, _ in directory.asked}
+    assert "POST" not in {method for method, _ in directory.requests}
     # Control characters are escaped.
     directory.listed[None] = [listed("f" * 32, "li\u202eght-01")]
     with pytest.raises(UnknownDevice, match=r"similar: li\\u202eght-01"):
@@ -207,19 +207,19 @@ def test_name_equal_to_an_id_does_not_replace_that_device(named, directory, simu
     assert named.get_device(light).device_id == light
     named.write_value(light, SWITCH, True)
     assert named.get_device(spoofed)[SWITCH].desired is None
-    gone = "0" * 32
-    pretender = simulator.add_device(gone, RESOURCES)
-    for ask in (lambda: named.get_device(gone), lambda: named.requests.begin_write(gone, SWITCH, True)):
+    unknown_id = "0" * 32
+    pretender = simulator.add_device(unknown_id, RESOURCES)
+    for call in (lambda: named.get_device(unknown_id), lambda: named.requests.begin_write(unknown_id, SWITCH, True)):
         with pytest.raises(UnknownDevice, match=f"as an id, so pass the id .* with this endpoint name: {pretender}"):
-            ask()
+            call()
 
 
 def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light):
     """Request the ids of the service once, since they may have another form."""
     hijacker = listed("dev-2", "dev-1")
 
-    def respond(request, given):
-        directory.asked.append((request.method, request.url.path))
+    def respond(request, response):
+        directory.requests.append((request.method, request.url.path))
         params = request.url.params
         if request.url.path.endswith("/echo"):
             body = {"device_id": request.url.path.split("/")[3], "created_at": hijacker["created_at"], "resources": []}
@@ -235,10 +235,10 @@ def test_ids_of_another_form_are_ids_and_go_before_names(named, directory, light
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_without_directory_access_a_text_is_an_id(client_over, light, status):
-    def respond(request, given):
+    def respond(request, response):
         if request.url.path.rstrip("/") == "/v3/devices":
             return httpx.Response(status, json={"code": status, "type": "x", "message": "no directory for you"})
-        return httpx.Response(202, json={}) if "dev-1" in request.url.path else given
+        return httpx.Response(202, json={}) if "dev-1" in request.url.path else response
 
     client = client_over(respond)
     assert client.requests.begin_write("dev-1", SWITCH, True).device_id == "dev-1"

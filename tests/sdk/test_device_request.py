@@ -45,10 +45,10 @@ def test_a_write_or_an_execution_brings_a_value_only_where_the_device_sends_one(
 def test_a_failure_names_device_path_and_request():
     failure = accepted().read_failure(answer(status=504, error="TIMEOUT"))
     assert type(failure) is DeviceUnavailable
-    told = (failure.category, failure.status, failure.device_id, failure.path, failure.async_id)
-    assert told == ("TIMEOUT", 504, "d1", "/3303/0/5700", "a1")
-    refused = answer(status=405, error="METHOD_NOT_ALLOWED")
-    kinds = [type(accepted(method).read_failure(refused)) for method in ("GET", "PUT", "POST")]
+    fields = (failure.category, failure.status, failure.device_id, failure.path, failure.async_id)
+    assert fields == ("TIMEOUT", 504, "d1", "/3303/0/5700", "a1")
+    rejection = answer(status=405, error="METHOD_NOT_ALLOWED")
+    kinds = [type(accepted(method).read_failure(rejection)) for method in ("GET", "PUT", "POST")]
     assert kinds == [ReadRejected, WriteRejected, ExecuteRejected]
 
 
@@ -69,6 +69,6 @@ def test_wait_timeout_says_that_the_request_may_still_finish():
     message = str(accepted().wait_timeout(2.5))
     assert "may still finish: it waits for the device" in message
     until = datetime(2026, 1, 5, 10, tzinfo=UTC)
-    told = str(replace(accepted(), expires_at=until).wait_timeout(2.5))
-    assert "may still finish: it waits until 2026-01-05T10:00:00.000Z" in told
-    assert "or for an earlier request to finish" in told
+    expiring_message = str(replace(accepted(), expires_at=until).wait_timeout(2.5))
+    assert "may still finish: it waits until 2026-01-05T10:00:00.000Z" in expiring_message
+    assert "or for an earlier request to finish" in expiring_message

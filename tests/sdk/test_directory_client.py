@@ -68,13 +68,13 @@ def test_a_query_is_saved_used_changed_and_deleted(client, plain, device_id):
 
 
 def test_an_invalid_query_is_rejected(client):
-    for query, error, told in (
+    for query, error, expected_message in (
         ({"color": "red"}, BadRequest, "query: color__eq: unknown filter"),
         ({"created_at__gte": datetime(2026, 1, 1)}, ValueError, "has no zone"),
         ("a" * 1001, ValueError, "query"),
         (1, TypeError, None),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=expected_message):
             client.devices.queries.create("name", query)
     with pytest.raises(TypeError):
         client.devices.list(query=1)
@@ -93,7 +93,7 @@ def test_of_several_values_none_may_have_a_comma(client, device_id, operator, al
 
 
 def test_events_are_listed_and_tabled(client, simulator, device_id):
-    begun = simulator.get_clock()
+    started_at = simulator.get_clock()
     simulator.advance(60)
     simulator.update_registration(device_id)
     simulator.deregister(device_id)
@@ -107,7 +107,7 @@ def test_events_are_listed_and_tabled(client, simulator, device_id):
     assert frame["event_id"].tolist() == [event.id for event in events]
     assert str(frame["changed_at"].dtype) == "datetime64[ms, Europe/Berlin]"
     assert frame.attrs["mirror"] | {"devices": 1, "complete": True, "server": client.base_url} == frame.attrs["mirror"]
-    later = begun + timedelta(seconds=60)
+    later = started_at + timedelta(seconds=60)
     assert client.devices.events([device_id], begin=later) == events[1:]
     assert client.devices.events([device_id], end=later) == events[:1]
     assert client.devices.events(event_types=["deregistration", "expired"]) == events[2:]

@@ -30,9 +30,9 @@ def test_a_saved_filter_selects_devices(shell, plain, simulator, device_id):
     plain.devices.queries.create("lamps", {"endpoint_type": "Lamp"})
     (row,) = json.loads(shell("devices", "--query", "lamps", "--json").stdout)
     assert row["endpoint_name"] == "lamp"
-    refused = shell("devices", "--query", "lights")
-    assert refused.exit_code == 1
-    assert "no saved query is named 'lights'; saved queries: 'lamps'" in refused.stderr
+    result = shell("devices", "--query", "lights")
+    assert result.exit_code == 1
+    assert "no saved query is named 'lights'; saved queries: 'lamps'" in result.stderr
 
 
 def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, device_id):
@@ -42,6 +42,6 @@ def test_devices_are_filtered_by_their_attributes(shell, simulator, plain, devic
     (row,) = json.loads(shell("devices", "--where", "room=B12", "--where", "floor=1", "--json").stdout)
     assert row["id"] == device_id
     assert "no device matches" in shell("devices", "--where", "room=B14").output
-    refused = shell("devices", "--where", "room")
-    assert refused.exit_code == 2
-    assert "'room' is not an attribute with its value; write one like room=B12" in refused.output
+    result = shell("devices", "--where", "room")
+    assert result.exit_code == 2
+    assert "'room' is not an attribute with its value; write one like room=B12" in result.output

@@ -38,8 +38,8 @@ MALICIOUS = f"your key {KEY} is \x1b[2Jnot\r\nwelcome \u202e, nor is {SECRET}"
 
 def everything(error):
     """Return all texts of an error."""
-    told = [str(error), repr(error), repr(error.args), repr(vars(error))]
-    return "\n".join([*told, *traceback.format_exception(error)])
+    texts = [str(error), repr(error), repr(error.args), repr(vars(error))]
+    return "\n".join([*texts, *traceback.format_exception(error)])
 
 
 @pytest.mark.parametrize("kind", [AccessDenied, ConnectionFailed])
@@ -53,18 +53,18 @@ def test_an_error_that_contains_the_key_is_reported_without_it(client_of, kind):
 
     client = client_of(key=KEY, transport=httpx.MockTransport(answer))
     record_pauses(client)
-    for ask in (client.fleet.snapshot, lambda: client.get_device("a")):
+    for call in (client.fleet.snapshot, lambda: client.get_device("a")):
         with pytest.raises(kind) as caught:
-            ask()
+            call()
         error = caught.value
-        shown = [everything(error)]
+        texts = [everything(error)]
         if kind is AccessDenied:
             assert "your key <access key> is \\x1b[2Jnot\\r\\nwelcome \\u202e" in error.message
             assert "\n" not in str(error)
-            shown += [error.type, error.reason, error.request_id, str(error.fields)]
+            texts += [error.type, error.reason, error.request_id, str(error.fields)]
         assert not any(one in str(error) for one in ("\x1b", "\r", "\u202e"))
-        assert SECRET not in "".join(shown)
-        assert not any(one in told for told in shown[1:] for one in ("\x1b", "\r", "\u202e"))
+        assert SECRET not in "".join(texts)
+        assert not any(one in text for text in texts[1:] for one in ("\x1b", "\r", "\u202e"))
     assert SECRET not in str(client.notifications.status())
 
 
@@ -133,21 +133,21 @@ def test_invisible_characters_are_escaped(capsys):
 def test_similar_looking_names_are_distinguishable():
     alike = ["Küche", "küche", "Ku\u0308che", "Kü\u200bche", "\uff2b\u00fcche"]
     names = {f"0198f00d000{number}": name for number, name in enumerate(alike)}
-    shown = display_names(names | {"c": "Hall", "a": "stra\u00dfe", "b": "STRASSE"})
-    assert len(set(shown.values())) == 8
-    assert shown["0198f00d0000"] == "Küche (0198f00d0000)"
-    assert shown["0198f00d0002"] == "Ku\\u0308che (0198f00d0002)"
-    assert (shown["a"], shown["b"], shown["c"]) == ("straße (a)", "STRASSE (b)", "Hall")
+    displayed = display_names(names | {"c": "Hall", "a": "stra\u00dfe", "b": "STRASSE"})
+    assert len(set(displayed.values())) == 8
+    assert displayed["0198f00d0000"] == "Küche (0198f00d0000)"
+    assert displayed["0198f00d0002"] == "Ku\\u0308che (0198f00d0002)"
+    assert (displayed["a"], displayed["b"], displayed["c"]) == ("straße (a)", "STRASSE (b)", "Hall")
     assert display_names({"aaaaaaaaaaaa1": "x", "bbbbbbbbbbbb1": "X"})["aaaaaaaaaaaa1"] == "x (aaaaaaaa)"
 
 
 def test_tables_of_the_command_distinguish_names(client, simulator):
     plan = client.plan(all_to([simulator.add_device(name, [DIMMER]) for name in ("hall", "Hall", "roof")]))
-    shown = [row["device"] for row in table_rows(plan.frame, PLAN_COLUMNS, None)]
-    assert len(set(shown)) == 3
-    assert [text.partition(" (")[0] for text in shown] == ["hall", "Hall", "roof"]
-    assert shown[2] == "roof"
-    assert [row["device"] for row in table_rows(plan.apply(), RESULT_COLUMNS, None, plan.frame)] == shown
+    displayed = [row["device"] for row in table_rows(plan.frame, PLAN_COLUMNS, None)]
+    assert len(set(displayed)) == 3
+    assert [text.partition(" (")[0] for text in displayed] == ["hall", "Hall", "roof"]
+    assert displayed[2] == "roof"
+    assert [row["device"] for row in table_rows(plan.apply(), RESULT_COLUMNS, None, plan.frame)] == displayed
 
 
 ACTING = "\x1b[2J\x1b]0;title\x07 a\r\nb\tc \u202edcba\u2066"
@@ -170,17 +170,17 @@ def listed_device():
     return Device.model_validate({"id": "015f00", "endpoint_name": ACTING, "state": "registered", **times})
 
 
-def acts(shown):
-    return any(one in shown for one in "\x1b\x07\r\t\u202e\u2066")
+def acts(text):
+    return any(one in text for one in "\x1b\x07\r\t\u202e\u2066")
 
 
 def test_resources_escape_control_characters():
     device = acting_device()
     for path in ("/3/0/0", "/3303/0/5700", "/3303/0/5701", "/9999/0/1"):
         resource = device[path]
-        shown = [repr(resource), str(resource), repr(resource.reported), str(resource.reported.value), repr(device)]
-        shown.append(format_value(resource.reported.value, resource.unit))
-        assert not any(acts(one) or "\n" in one for one in shown), path
+        displayed = [repr(resource), str(resource), repr(resource.reported), str(resource.reported.value), repr(device)]
+        displayed.append(format_value(resource.reported.value, resource.unit))
+        assert not any(acts(one) or "\n" in one for one in displayed), path
     assert not acts(device._repr_html_())
     # Data stay unchanged.
     assert device["/3/0/0"].value == ACTING
@@ -192,8 +192,8 @@ def test_explanations_escape_control_characters(path):
     unknown = dict.fromkeys(["subscription", "rules", "waiting", "contacts", "connection"])
     facts = Facts(device=listed_device(), mirrored=acting_device(), path=path, announced=[], **unknown)
     explanation = explain(facts)
-    for shown in (str(explanation), explanation._repr_html_(), *explanation.why):
-        assert not acts(shown)
+    for text in (str(explanation), explanation._repr_html_(), *explanation.why):
+        assert not acts(text)
     assert f"of {ESCAPED} ({path})" in explanation.title
 
 
@@ -212,10 +212,10 @@ def test_events_and_plans_escape_control_characters():
 
 def test_a_table_can_be_printed_with_its_texts_made_visible():
     frame = state_frame([acting_device()], taken_at=SNAPSHOT_AT)
-    shown = mirror(frame).visible()
+    displayed = mirror(frame).visible()
     assert acts(frame.to_string())
-    assert not acts(shown.to_string(max_colwidth=None))
-    assert shown.loc[0, "reported_text"] == ESCAPED
+    assert not acts(displayed.to_string(max_colwidth=None))
+    assert displayed.loc[0, "reported_text"] == ESCAPED
     assert frame.loc[0, "reported_text"] == ACTING
-    assert shown["reported_num"].equals(frame["reported_num"])
-    assert (list(shown.columns), shown.attrs) == (list(frame.columns), frame.attrs)
+    assert displayed["reported_num"].equals(frame["reported_num"])
+    assert (list(displayed.columns), displayed.attrs) == (list(frame.columns), frame.attrs)

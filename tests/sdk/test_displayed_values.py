@@ -14,8 +14,8 @@ from mirror_sdk.values.display import display_value
 from mirror_sdk.wire.object_definitions import DECLARED_OBJECTS, DISPLAY_UNITS, NUMBERS, display_unit
 
 TEMPERATURE = "/3303/0/5700"
-WHOLE_SECOND = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-WITH_FRACTION = WHOLE_SECOND.replace(microsecond=678_900)
+WITHOUT_FRACTION = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+WITH_FRACTION = WITHOUT_FRACTION.replace(microsecond=678_900)
 
 
 @pytest.mark.parametrize(
@@ -96,13 +96,13 @@ def test_number_of_a_binary_payload_has_the_digits_it_needs() -> None:
 
 
 def test_times_that_are_displayed_together_have_one_precision() -> None:
-    assert time_text(WHOLE_SECOND) == "2026-01-02 03:04:05"
+    assert time_text(WITHOUT_FRACTION) == "2026-01-02 03:04:05"
     assert time_text(WITH_FRACTION) == "2026-01-02 03:04:05.678"
     assert utc_text(WITH_FRACTION) == "2026-01-02 03:04:05 UTC"
-    together = time_precision([None, WHOLE_SECOND, "text", WITH_FRACTION])
-    assert [time_text(at, together) for at in (WHOLE_SECOND, WITH_FRACTION)] == [
+    together = time_precision([None, WITHOUT_FRACTION, "text", WITH_FRACTION])
+    assert [time_text(at, together) for at in (WITHOUT_FRACTION, WITH_FRACTION)] == [
         "2026-01-02 03:04:05.000",
         "2026-01-02 03:04:05.678",
     ]
     # The wire format has milliseconds.
-    assert time_precision([WHOLE_SECOND.replace(microsecond=999)]) == "seconds"
+    assert time_precision([WITHOUT_FRACTION.replace(microsecond=999)]) == "seconds"

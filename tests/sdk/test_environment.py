@@ -67,10 +67,10 @@ def test_the_proxy_of_the_scheme_goes_before_that_of_all(environment):
 @pytest.mark.parametrize("proxy", ["ftp://user:hidden@proxy.test", "http://", "http://proxy.test:port", "socks4://x"])
 def test_invalid_proxy_is_rejected_without_its_password(environment, proxy):
     environment.setenv("HTTPS_PROXY", proxy)
-    with pytest.raises(ConfigError, match="HTTPS_PROXY") as refused:
+    with pytest.raises(ConfigError, match="HTTPS_PROXY") as failure:
         MirrorClient("https://mirror.test", "key")
-    assert "hidden" not in str(refused.value)
-    assert refused.value.__context__ is None
+    assert "hidden" not in str(failure.value)
+    assert failure.value.__context__ is None
 
 
 def test_socks_proxy_without_its_package_raises_with_the_cure(environment):
@@ -133,10 +133,10 @@ def test_unreadable_certificates_raise_with_the_file(environment, tmp_path, kind
 @pytest.mark.parametrize("address", [DEFAULT_BASE_URL, "https://mirror.test"])
 def test_the_error_names_a_proxy_that_does_not_run(environment, client_of, address):
     """The default address of the client also counts, where a server may be running."""
-    with socket.socket() as nobody:
+    with socket.socket() as bound:
         # Bound but not listening: connections fail, and no other program can bind the port.
-        nobody.bind(("127.0.0.1", 0))
-        check_named(environment, client_of, address, f"127.0.0.1:{nobody.getsockname()[1]}")
+        bound.bind(("127.0.0.1", 0))
+        check_named(environment, client_of, address, f"127.0.0.1:{bound.getsockname()[1]}")
 
 
 def test_the_error_names_a_proxy_that_rejects_the_connection(environment, client_of):
@@ -144,15 +144,15 @@ def test_the_error_names_a_proxy_that_rejects_the_connection(environment, client
         check_named(environment, client_of, "https://mirror.test", f"127.0.0.1:{proxy.port}")
 
 
-def check_named(environment, client_of, address, place):
-    environment.setenv("ALL_PROXY", f"http://user:hidden@{place}")
+def check_named(environment, client_of, address, proxy):
+    environment.setenv("ALL_PROXY", f"http://user:hidden@{proxy}")
     with pytest.raises(ConnectionFailed) as failure:
         client_of(address, max_retries=0).subscriptions.rules.delete_all()
-    told = str(failure.value)
-    assert f"through the proxy http://{place} " in told
-    assert "or add its host to NO_PROXY" in told
-    assert "mirror-server demo" not in told
-    assert "hidden" not in told
+    message = str(failure.value)
+    assert f"through the proxy http://{proxy} " in message
+    assert "or add its host to NO_PROXY" in message
+    assert "mirror-server demo" not in message
+    assert "hidden" not in message
 
 
 def test_tls_to_a_service_without_tls_raises_with_the_cure(client_of, address):

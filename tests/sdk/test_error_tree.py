@@ -86,10 +86,10 @@ CATEGORIES = [
 
 @pytest.mark.parametrize(("category", "method", "kind", "words"), CATEGORIES)
 def test_each_category_has_its_class_and_text_and_unknown_ones_are_preserved(category, method, kind, words):
-    asked = {"device_id": "d", "path": "/3/0/0", "async_id": "a", "method": method}
-    error = device_request_failed(category=category, status=400, **asked)
+    fields = {"device_id": "d", "path": "/3/0/0", "async_id": "a", "method": method}
+    error = device_request_failed(category=category, status=400, **fields)
     assert (type(error), error.category, error.method) == (kind, category, method)
-    assert [told for told in (category, error.hint, words) if told not in str(error)] == []
+    assert [text for text in (category, error.hint, words) if text not in str(error)] == []
     check_pickled(error)
 
 

@@ -160,9 +160,9 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_impossible_message_raises_and_no_event_is_consumed(lie):
-    message, cursor, told = LIES[lie]
+    message, cursor, expected_message = LIES[lie]
     events = answering(message, cursor).events(after=3, timeout=0)
-    with pytest.raises(UnexpectedResponse, match=told):
+    with pytest.raises(UnexpectedResponse, match=expected_message):
         next(events)
     assert events.position == 3
 
@@ -288,8 +288,8 @@ def test_several_tasks_that_take_from_one_iterator_get_each_event_once(run, simu
         await client.devices.list()
         for _ in range(6):
             await asyncio.to_thread(simulator.update_registration, device_id)
-        took = await asyncio.gather(*(anext(events) for _ in range(6)))
-        assert sorted(event.seq for event in took) == list(range(took[0].seq, took[0].seq + 6))
+        received = await asyncio.gather(*(anext(events) for _ in range(6)))
+        assert sorted(event.seq for event in received) == list(range(received[0].seq, received[0].seq + 6))
 
     run(program)
 
@@ -306,18 +306,18 @@ REJECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("refusal", "awaited_response", "has_number"), REJECTIONS)
-def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(refusal, awaited_response, has_number):
-    asked = []
+@pytest.mark.parametrize(("rejection", "awaited_response", "has_number"), REJECTIONS)
+def test_a_service_that_does_not_know_of_numbers_gets_a_webhook_without_them(rejection, awaited_response, has_number):
+    bodies = []
 
     def respond(request):
-        asked.append(request.read())
-        if b"include_seq" in asked[-1]:
-            return httpx.Response(400, json={"object": "error", "code": 400, "type": "validation_error", **refusal})
+        bodies.append(request.read())
+        if b"include_seq" in bodies[-1]:
+            return httpx.Response(400, json={"object": "error", "code": 400, "type": "validation_error", **rejection})
         return httpx.Response(204)
 
     client = MirrorClient(URL, "key", transport=httpx.MockTransport(respond))
     with WebhookReceiver() as receiver, awaited_response:
         client.notifications.use_webhook(receiver)
-    assert [b"include_seq" in body for body in asked] == has_number
-    assert b"deregistrations_as_object" in asked[-1]
+    assert [b"include_seq" in body for body in bodies] == has_number
+    assert b"deregistrations_as_object" in bodies[-1]

@@ -81,5 +81,5 @@ FILTERED = [
 
 @pytest.mark.parametrize(("paths", "device_ids", "kinds"), FILTERED)
 def test_filters_pass_selected_and_unknown_events(paths, device_ids, kinds):
-    wanted = filter(event_filter(paths, device_ids), events(MESSAGE))
-    assert " ".join(event.kind for event in wanted) == kinds
+    passed = filter(event_filter(paths, device_ids), events(MESSAGE))
+    assert " ".join(event.kind for event in passed) == kinds

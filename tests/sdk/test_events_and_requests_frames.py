@@ -90,16 +90,16 @@ def test_events_pivot_to_a_column_for_each_device_and_resource():
 
 def request(response=None, method="PUT", requested_value=None, **more):
     awaited_response = AwaitedResponse("a1", response)
-    given = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
+    fields = {"device_id": "d1", "path": LEVEL, "expiry_seconds": 60, "accepted_at": NOW, "expires_at": at(1), **more}
     awaited_response.received_seconds = None if response is None else 103.0
-    given.setdefault("_started_seconds", 100.0)
+    fields.setdefault("_started_seconds", 100.0)
     return AcceptedRequest(
         async_id="a1",
         method=method,
         issued_at=NOW,
         requested_value=requested_value,
         _awaited_response=awaited_response,
-        **given,
+        **fields,
     )
 
 
@@ -108,30 +108,30 @@ def response(status=200, **more):
 
 
 def test_requests_are_a_ledger():
-    told = {"timestamp": int(at(1).timestamp() * 1000)}
-    asked = decode(b"40", "text/plain", LEVEL)
+    fields = {"timestamp": int(at(1).timestamp() * 1000)}
+    requested_value = decode(b"40", "text/plain", LEVEL)
     rows = [
-        (request(response(**told), requested_value=asked), "success", None, 40.0, None),
+        (request(response(**fields), requested_value=requested_value), "success", None, 40.0, None),
         (
-            request(response(429, error="REQUEST_EXPIRED", **told), requested_value=asked),
+            request(response(429, error="REQUEST_EXPIRED", **fields), requested_value=requested_value),
             "failure",
             "REQUEST_EXPIRED",
             40.0,
             None,
         ),
-        (request(requested_value=asked), "pending", None, 40.0, None),
+        (request(requested_value=requested_value), "pending", None, 40.0, None),
         (request(response(payload=b"7", ct="text/plain"), method="GET"), "success", None, None, 7.0),
     ]
-    frame = requests_frame([placed for placed, *_ in rows])
+    frame = requests_frame([accepted for accepted, *_ in rows])
     cells = frame[["status", "category", "requested_num", "value_num"]].astype(object)
-    assert cells.where(cells.notna(), None).values.tolist() == [shown for _, *shown in rows]
+    assert cells.where(cells.notna(), None).values.tolist() == [expected for _, *expected in rows]
     assert frame["latency"].isna().tolist() == [False, False, True, False]
     assert frame["latency"].iloc[0] == pd.Timedelta(seconds=3)
     assert frame["expires_at"].iloc[0] == pd.Timestamp(at(1))
     assert frame["status"].cat.ordered
     assert frame.mirror.desired.tolist()[:2] == [40.0, 40.0]
-    about = requests_frame([request(), request(device_id="d2")], server="http://x").attrs["mirror"]
-    assert about == SNAPSHOT_NOW | {"devices": 2, "complete": False, "server": "http://x"}
+    metadata = requests_frame([request(), request(device_id="d2")], server="http://x").attrs["mirror"]
+    assert metadata == SNAPSHOT_NOW | {"devices": 2, "complete": False, "server": "http://x"}
 
 
 @pytest.mark.parametrize("wrong", [request(), "a1", [request(), "a1"], [None]])
@@ -143,11 +143,11 @@ def test_ledger_requires_a_list_of_started_requests(wrong):
 @pytest.mark.parametrize("service_is_off_by", [timedelta(days=-300), timedelta(days=300), timedelta(seconds=-1)])
 def test_a_latency_is_never_the_difference_of_two_clocks(service_is_off_by):
     accepted_at = NOW + service_is_off_by
-    told = response(timestamp=int((at(1) + service_is_off_by).timestamp() * 1000))
-    answered = request(told, accepted_at=accepted_at)
-    answered._awaited_response.received_at = NOW + timedelta(seconds=9)
-    resumed = request(told, accepted_at=None, _started_seconds=None)
-    latency = requests_frame([answered, resumed])["latency"]
+    received = response(timestamp=int((at(1) + service_is_off_by).timestamp() * 1000))
+    completed = request(received, accepted_at=accepted_at)
+    completed._awaited_response.received_at = NOW + timedelta(seconds=9)
+    resumed = request(received, accepted_at=None, _started_seconds=None)
+    latency = requests_frame([completed, resumed])["latency"]
     assert latency.iloc[0] == pd.Timedelta(seconds=3)
     assert latency.isna().tolist() == [False, True]
 
@@ -162,12 +162,12 @@ def test_a_ledger_shows_how_the_last_request_of_each_resource_stands():
 
 def state_of(*resources, raw=False, taken_at=NOW):
     """A state table of (path, desired, status, desired at, reported, reported at)."""
-    asked = {"requested_at": at(-60)}
+    requested = {"requested_at": at(-60)}
     listed = [
         device_objects.resource(
-            path, reported, desired, status=status, reported_at=told_at, desired_at=done_at, **asked
+            path, reported, desired, status=status, reported_at=reported_at, desired_at=done_at, **requested
         )
-        for path, desired, status, done_at, reported, told_at in resources
+        for path, desired, status, done_at, reported, reported_at in resources
     ]
     return state_frame([device_objects.device(*listed, device_id="d1")], raw=raw, taken_at=taken_at)
 
@@ -227,9 +227,9 @@ def test_larger_of_absolute_and_relative_tolerance_applies(desired, reported, to
 def test_invalid_tolerance_is_rejected(distance):
     state = state_of((SET_POINT, b"40", 1, at(-30), b"41", at(-5)))
     by_path = {TEMPERATURE: 1, SET_POINT: distance}
-    for given in ({"tolerance": distance}, {"tolerance": by_path}, {"relative": distance}):
+    for arguments in ({"tolerance": distance}, {"tolerance": by_path}, {"relative": distance}):
         with pytest.raises(InvalidValue, match="a tolerance must be a number"):
-            drift_frame(state, **given)
+            drift_frame(state, **arguments)
 
 
 def test_opaque_values_are_compared_where_the_table_has_its_raw_columns():
@@ -273,9 +273,9 @@ def test_drift_needs_an_instant_which_can_be_passed():
     state.attrs["mirror"]["complete"] = False
     later = drift_frame(state, now=at(5))
     assert later["age"].iloc[0] == pd.Timedelta(minutes=10)
-    about = later.attrs["mirror"]
-    assert about == state.attrs["mirror"] | {"taken_at": "2026-01-05T12:05:00.000Z"}
-    assert about["devices"] == 1
+    metadata = later.attrs["mirror"]
+    assert metadata == state.attrs["mirror"] | {"taken_at": "2026-01-05T12:05:00.000Z"}
+    assert metadata["devices"] == 1
     state.attrs.clear()
     with pytest.raises(InvalidValue, match="now="):
         drift_frame(state)
@@ -360,10 +360,10 @@ def test_times_may_be_in_another_zone():
 # The accessor
 
 
-@pytest.mark.parametrize("ask", ["value", "desired", "labels"])
-def test_other_table_is_rejected_with_its_missing_columns(ask):
+@pytest.mark.parametrize("name", ["value", "desired", "labels"])
+def test_other_table_is_rejected_with_its_missing_columns(name):
     with pytest.raises(InvalidValue, match="lacks the column"):
-        getattr(pd.DataFrame({"a": [1]}).mirror, ask)
+        getattr(pd.DataFrame({"a": [1]}).mirror, name)
 
 
 def test_a_missing_file_is_not_reported_as_damaged(tmp_path):

@@ -78,7 +78,7 @@ def test_existing_rules_of_the_key_remain(polling, own, device_id):
         assert next_observation(events)[1:] == (TEMPERATURE, 21.5)
         assert len(own.subscriptions.rules.list()) == 2
         assert sorted(own.subscriptions.list(device_id)) == [TEMPERATURE, SWITCH]
-    assert [kept.resource_path for kept in own.subscriptions.rules.list()] == [[SWITCH]]
+    assert [remaining.resource_path for remaining in own.subscriptions.rules.list()] == [[SWITCH]]
     assert own.subscriptions.list(device_id) == [SWITCH]
     # A resource of another rule stays subscribed.
     own.subscriptions.rules.replace([{"resource_path": ["/3303/*"], "endpoint_type": "Light"}], apply_now=True)
@@ -134,9 +134,9 @@ COMMAND_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "place"), COMMAND_LINES)
-def test_where_it_is_called_and_where_it_listens(given, place):
-    assert read_webhook_address(dict(zip(LISTEN, given, strict=False))) == place
+@pytest.mark.parametrize(("values", "expected"), COMMAND_LINES)
+def test_where_it_is_called_and_where_it_listens(values, expected):
+    assert read_webhook_address(dict(zip(LISTEN, values, strict=False))) == expected
 
 
 WRONG_ADDRESSES = [
@@ -156,10 +156,10 @@ WRONG_ADDRESSES = [
 
 @pytest.mark.parametrize(("variables", "words"), WRONG_ADDRESSES)
 def test_invalid_address_raises_with_the_variable(variables, words):
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as failure:
         read_webhook_address(variables)
-    assert all(word in str(refusal.value) for word in words)
-    assert "\n" not in str(refusal.value)
+    assert all(word in str(failure.value) for word in words)
+    assert "\n" not in str(failure.value)
 
 
 def test_invalid_rule_raises_before_anything_is_changed(polling, own):
@@ -170,6 +170,6 @@ def test_invalid_rule_raises_before_anything_is_changed(polling, own):
 
 
 def test_the_help_names_every_variable():
-    shown = CliRunner().invoke(example_app.main, ["--help"]).output
+    output = CliRunner().invoke(example_app.main, ["--help"]).output
     variables = ("API_KEY", "API_HOST", "LONG_POLLING_ENABLED", "APP_HOST", "APP_LISTEN_HOST", "APP_LISTEN_PORT")
-    assert [name for name in (*variables, "DEVICE_ID", "RESOURCE") if f"\n  {name} " not in shown] == []
+    assert [name for name in (*variables, "DEVICE_ID", "RESOURCE") if f"\n  {name} " not in output] == []

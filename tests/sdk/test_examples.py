@@ -70,8 +70,8 @@ HOURS = [
 
 @pytest.mark.parametrize(("hour", "options", "expected"), HOURS)
 def test_time_passes_to_an_hour_and_not_where_it_is_that_hour(simulator, hour, options, expected):
-    begun = simulator.advance(timedelta(minutes=20))
-    assert begun == datetime(2026, 1, 5, 8, 20, tzinfo=UTC)
+    started_at = simulator.advance(timedelta(minutes=20))
+    assert started_at == datetime(2026, 1, 5, 8, 20, tzinfo=UTC)
     assert examples.advance_to(simulator, hour, **options) == expected
     assert simulator.get_clock() == expected
 

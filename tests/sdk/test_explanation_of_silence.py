@@ -30,8 +30,8 @@ def report(simulator, device_id, *, every_seconds=60):
 
 
 def explain(client, device_id):
-    told = client.devices.explain(device_id, TEMPERATURE)
-    return str(told), told.refresh
+    explanation = client.devices.explain(device_id, TEMPERATURE)
+    return str(explanation), explanation.refresh
 
 
 def test_explanation_of_a_device_that_reports_and_then_loses_its_connection(client, simulator, device_id):
@@ -46,8 +46,8 @@ def test_explanation_of_a_device_that_reports_and_then_loses_its_connection(clie
     assert "its longest silence before was 60 s" in explain(client, device_id)[0]
     simulator.advance(timedelta(hours=3))
     words, refresh = explain(client, device_id)
-    heard = "was last seen at 2026-01-05T08:05:00.000Z, 3 hours ago"
-    assert f"{EVERY_MINUTE} and {heard}: {CUT_OFF}, unless nothing has changed since." in words
+    last_seen = "was last seen at 2026-01-05T08:05:00.000Z, 3 hours ago"
+    assert f"{EVERY_MINUTE} and {last_seen}: {CUT_OFF}, unless nothing has changed since." in words
     assert NOTHING_TO_DO not in words
     assert "the device sends them" not in words
     assert "which waits for the next contact if the device is cut off" in refresh[0]

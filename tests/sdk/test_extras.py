@@ -72,11 +72,11 @@ def test_table_without_its_extra_raises_and_sends_no_request(missing, tmp_path):
     }[missing]
     without = [missing, "dask", *(["polars"] if missing == "pandas" else [])]
     ended = run(PROGRAM.format(missing=without, ways=[*WAYS, *own]), cwd=tmp_path)
-    wanted = f'tables need {missing}: pip install "device-state-mirror[frames]"'
-    told = ended.stdout.splitlines()
-    assert len(told) == len(WAYS) + len(own), ended.stdout + ended.stderr
-    assert {line.partition(";")[0] for line in told[: len(WAYS)]} == {wanted}
-    assert told[len(WAYS) :] == [*own.values()]
+    expected = f'tables need {missing}: pip install "device-state-mirror[frames]"'
+    lines = ended.stdout.splitlines()
+    assert len(lines) == len(WAYS) + len(own), ended.stdout + ended.stderr
+    assert {line.partition(";")[0] for line in lines[: len(WAYS)]} == {expected}
+    assert lines[len(WAYS) :] == [*own.values()]
     assert list(tmp_path.iterdir()) == []
 
 

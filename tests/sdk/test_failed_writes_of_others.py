@@ -39,9 +39,9 @@ def test_reason_of_a_failed_write_is_only_sent_to_its_application(client, other,
     assert own.status is others.status is DesiredStatus.FAILURE
     assert (own.category, others.category) == ("REJECTED", None)
     assert "REJECTED, the device rejected" in str(client.devices.explain(device_id, LEVEL))
-    told = str(other.devices.explain(device_id, LEVEL))
-    assert "only the application that requested it can see why" in told
-    assert "REJECTED" not in told
+    explanation = str(other.devices.explain(device_id, LEVEL))
+    assert "only the application that requested it can see why" in explanation
+    assert "REJECTED" not in explanation
     pd.testing.assert_frame_equal(client.fleet.snapshot(), other.fleet.snapshot())
     (reason,) = client.requests.frame([failed])["reason"]
     assert reason == "the device rejected the request; its own log may say why"

@@ -70,10 +70,10 @@ def read_from_csv(frame):
 
 def test_times_read_as_texts_are_rejected_with_the_cure():
     frame = read_from_csv(state())
-    with pytest.raises(InvalidValue, match=r"the column reported_at has (str|object) instead of times") as refused:
+    with pytest.raises(InvalidValue, match=r"the column reported_at has (str|object) instead of times") as failure:
         frame.mirror.stale("1h")
     cure = 'frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)'
-    assert str(refused.value).endswith(f"convert it with {cure}")
+    assert str(failure.value).endswith(f"convert it with {cure}")
     frame["reported_at"] = pd.to_datetime(frame["reported_at"], format="ISO8601", utc=True)
     assert frame.mirror.stale("1h")["path"].tolist() == state().mirror.stale("1h")["path"].tolist()
     assert_frame_equal(frame.mirror.drift(), state().mirror.drift())
@@ -136,15 +136,15 @@ def test_directory_supplies_the_last_contact_of_stale_devices():
     contacts = [("d9", at(-9)), ("d1", at(-10)), ("d2", None)]
     body = {"state": "registered", "created_at": NOW, "updated_at": NOW, "queue_mode": True}
     devices = DeviceList(
-        Device.model_validate(body | {"id": one, "endpoint_name": one, "last_contact_at": told})
-        for one, told in contacts
+        Device.model_validate(body | {"id": one, "endpoint_name": one, "last_contact_at": last_contact_at})
+        for one, last_contact_at in contacts
     )
     listed = devices.to_frame()
-    expected = [[one, True, NOW, told or pd.NaT] for one, told in contacts]
+    expected = [[one, True, NOW, last_contact_at or pd.NaT] for one, last_contact_at in contacts]
     assert listed[["device_id", "queue_mode", "created_at", "last_contact"]].values.tolist() == expected
     assert ["2026-01-05 11:5" in one._repr_html_() for one in devices] == [True, True, False]
-    for told in (devices, listed):
-        assert state().mirror.stale("1h", by="device", devices=told)["last_contact"].tolist() == [pd.NaT, at(-10)]
+    for directory in (devices, listed):
+        assert state().mirror.stale("1h", by="device", devices=directory)["last_contact"].tolist() == [pd.NaT, at(-10)]
     for other in (["d1"], [None], pd.DataFrame({"device_id": ["d1"]}), HALL):
         with pytest.raises(InvalidValue, match=r"devices= .* client\.devices\.list\(\)"):
             state().mirror.stale("1h", by="device", devices=other)
@@ -154,7 +154,7 @@ def test_directory_supplies_the_last_contact_of_stale_devices():
 
 
 def test_a_legend_names_devices_and_resources(tmp_path):
-    told = [
+    rows = [
         ("0198aaaa01", TEMPERATURE, None, "Roof Temperature · Sensor Value /3303/0/5700"),
         ("0198aaaa01", "/3303/1/5700", "Roof", "Roof Temperature · Sensor Value /3303/1/5700"),
         ("0198aaaa01", "/9999/0/1", "Roof", "Roof /9999/0/1"),
@@ -168,13 +168,13 @@ def test_a_legend_names_devices_and_resources(tmp_path):
         ("d4", LEVEL, "n" * 300, "n" * 40 + "… Light Control · Dimmer"),
     ]
     events = events_frame(
-        [observation("20", 0, path, device_id, endpoint_name=name) for device_id, path, name, _ in told]
+        [observation("20", 0, path, device_id, endpoint_name=name) for device_id, path, name, _ in rows]
     )
     events["value_num"] = events["value_num"].fillna(22.0)
     axes = events.mirror.plot_timeline()
     axes.figure.savefig(tmp_path / "timeline.png")
     mpl.pyplot.close(axes.figure)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == [label for *_, label in told]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [label for *_, label in rows]
 
 
 def test_each_row_of_any_table_has_a_label():
@@ -187,10 +187,10 @@ def test_each_row_of_any_table_has_a_label():
 ROOMS = pd.DataFrame({"device_id": ["d2", "d1", "d9"], "room": ["Attic", "Hall", "Nowhere"]})
 
 
-def older(**about):
+def older(**metadata):
     """A table of two of the devices, from an hour earlier."""
     table = state_frame([HALL, ROOF], taken_at=at(-60), server="http://b")
-    table.attrs["mirror"].update(about)
+    table.attrs["mirror"].update(metadata)
     return table
 
 
@@ -216,9 +216,9 @@ def test_combined_table_is_as_old_as_the_older_and_complete_only_if_both_are(tur
         (left.mirror.join(right), 2 if turned else 4),
         (pd.concat(tables).mirror.with_metadata_from(left, right), 4),
     ):
-        about = dict(made.attrs["mirror"])
-        assert about.pop("server").split(", ") == sorted(["http://a", "http://b"], reverse=turned)
-        assert about == {"taken_at": "2026-01-05T11:00:00.000Z", "devices": devices, "complete": False}
+        metadata = dict(made.attrs["mirror"])
+        assert metadata.pop("server").split(", ") == sorted(["http://a", "http://b"], reverse=turned)
+        assert metadata == {"taken_at": "2026-01-05T11:00:00.000Z", "devices": devices, "complete": False}
         third = made.mirror.join(older(), suffix="_third")
         assert sorted(third.attrs["mirror"]["server"].split(", ")) == ["http://a", "http://b"]
 
@@ -313,9 +313,9 @@ def test_every_table_becomes_a_sheet(tmp_path):
         state().mirror.wide(columns="label"),
         pd.DataFrame(),
     ):
-        before, about = frame.copy(), dict(frame.attrs)
+        before, attrs = frame.copy(), dict(frame.attrs)
         assert len(sheet_of(frame, tmp_path)) == (len(frame) + 1 if frame.columns.size else 0)
-        assert frame.mirror.for_excel().attrs == about
+        assert frame.mirror.for_excel().attrs == attrs
         assert_frame_equal(frame, before)
 
 
@@ -351,8 +351,8 @@ def test_values_that_excel_cannot_store_are_converted(tmp_path):
         ("plain", pd.to_datetime(["2026-01-05", None]), "plain", [datetime(2026, 1, 5), None]),
     ]
     sheet = sheet_of(pd.DataFrame({name: cells for name, cells, *_ in columns}), tmp_path)
-    for found, (*_, name, shown) in zip(zip(*sheet, strict=True), columns, strict=True):
-        assert list(found) == [name, *shown]
+    for found, (*_, name, expected) in zip(zip(*sheet, strict=True), columns, strict=True):
+        assert list(found) == [name, *expected]
 
 
 def test_a_table_of_arrow_types_becomes_the_same_sheet(tmp_path):
@@ -364,8 +364,8 @@ def test_a_table_of_arrow_types_becomes_the_same_sheet(tmp_path):
 @pytest.mark.parametrize("index", [pd.DatetimeIndex([NOW]), pd.Index(["=1+1"]), pd.TimedeltaIndex(["1h"])])
 def test_an_index_without_a_name_is_written_as_a_column_where_it_is_more_than_numbers(index, tmp_path):
     rows = sheet_of(pd.DataFrame({"value": [1]}, index=index), tmp_path)
-    told = {"index (UTC)": NOW.replace(tzinfo=None), "index": "'=1+1", "index (s)": 3600}
-    assert rows == [[rows[0][0], "value"], [told[rows[0][0]], 1]]
+    expected = {"index (UTC)": NOW.replace(tzinfo=None), "index": "'=1+1", "index (s)": 3600}
+    assert rows == [[rows[0][0], "value"], [expected[rows[0][0]], 1]]
 
 
 def test_index_that_is_also_a_column_is_written_once(tmp_path):
@@ -389,7 +389,7 @@ def test_no_text_of_a_device_is_executed_by_a_spreadsheet(tmp_path):
         "x" * 32_767: "x" * 32_767,
     }
     frame = pd.DataFrame({"text": [*texts], "word": pd.Categorical([*texts])})
-    assert sheet_of(frame, tmp_path)[1:] == [[shown, shown] for shown in texts.values()]
+    assert sheet_of(frame, tmp_path)[1:] == [[escaped, escaped] for escaped in texts.values()]
     names = [text for text in texts if len(text) < 100]
     assert sheet_of(pd.DataFrame(columns=names), tmp_path) == [[texts[name] for name in names]]
 

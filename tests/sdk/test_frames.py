@@ -97,9 +97,9 @@ def test_time_without_zone_is_rejected_with_the_cure():
 
 def test_metadata_of_a_frame_survive_parquet(tmp_path):
     frame = state(EVERY_KIND, raw=True, server="http://a")
-    about = {"taken_at": "2026-11-20T12:37:55.576Z", "devices": 1, "complete": True, "server": "http://a"}
+    metadata = {"taken_at": "2026-11-20T12:37:55.576Z", "devices": 1, "complete": True, "server": "http://a"}
     frame.to_parquet(tmp_path / "state.parquet")
-    assert frame.attrs["mirror"] == pd.read_parquet(tmp_path / "state.parquet").attrs["mirror"] == about
+    assert frame.attrs["mirror"] == pd.read_parquet(tmp_path / "state.parquet").attrs["mirror"] == metadata
     pd.testing.assert_frame_equal(EVERY_KIND.to_frame(raw=True), frame)
 
 
@@ -151,8 +151,10 @@ def _array(values, kind):
     """Return an array of exactly this type, since older versions of Arrow choose the type of dictionary indices."""
     if not pa.types.is_dictionary(kind):
         return pa.array(values, kind)
-    told = pa.array(values, kind.value_type).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(told.indices.cast(kind.index_type), told.dictionary, ordered=kind.ordered)
+    encoded = pa.array(values, kind.value_type).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(
+        encoded.indices.cast(kind.index_type), encoded.dictionary, ordered=kind.ordered
+    )
 
 
 COLUMNS = [

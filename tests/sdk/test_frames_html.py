@@ -93,8 +93,8 @@ def test_times_have_their_zone_and_spans_their_unit_in_the_header():
     there = table.assign(age=table["age"] * 7200).mirror.in_zone("Europe/Berlin")
     assert rows_of(there)[0][2:] == ["age (h)", "at (Europe/Berlin)"]
     assert rows_of(there)[1][2:] == ["2.5", "2026-11-20 13:37:55.576"]
-    whole = table.assign(at=table["at"].dt.floor("s"))
-    assert [row[3] for row in rows_of(whole)[1:]] == ["2026-11-20 12:37:55", "—"]
+    full_seconds = table.assign(at=table["at"].dt.floor("s"))
+    assert [row[3] for row in rows_of(full_seconds)[1:]] == ["2026-11-20 12:37:55", "—"]
     unzoned = table.assign(at=table["at"].dt.tz_localize(None))
     assert rows_of(unzoned)[0][3] == "at"
 
@@ -145,8 +145,8 @@ def test_a_notebook_shows_it_and_it_stays_a_plain_frame(shell):
     show_in_notebooks()
     frame = state(warm())
     assert type(frame) is pd.DataFrame
-    kept = frame[["reported_num", "reported_at"]].head()
-    for table in (frame, kept, frame.merge(frame[["device_id"]], on="device_id"), wide(frame)):
+    selected = frame[["reported_num", "reported_at"]].head()
+    for table in (frame, selected, frame.merge(frame[["device_id"]], on="device_id"), wide(frame)):
         assert displayed(shell, table)["text/html"] == mirror(table).to_html()
         assert displayed(shell, table)["text/plain"] == repr(table)
 

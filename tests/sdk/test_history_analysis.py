@@ -106,12 +106,12 @@ def test_durations_are_those_of_a_plain_computation(question, condition):
     arguments, holds = condition
     expected, intervals = [], []
     for device, path, each in by_resource(naive, begin, end, lambda value: None if value is None else holds(value)):
-        held = [(first, last) for first, last, is_so in runs(each) if is_so]
+        true_runs = [(first, last) for first, last, is_so in runs(each) if is_so]
         known = dict(each)
-        lengths = [last - first for first, last in held]
+        lengths = [last - first for first, last in true_runs]
         total, count = sum(lengths), sum(value is not None for value in known.values())
-        expected.append((device, path, total, len(held), max(lengths, default=0), count))
-        for first, last in held:
+        expected.append((device, path, total, len(true_runs), max(lengths, default=0), count))
+        for first, last in true_runs:
             sight = known.get(first - 1) is not None, known.get(last) is not None
             intervals.append((device, path, first, last, last - first, *sight))
     found = frame.mirror.durations("/3303/*", **arguments, **options)
@@ -240,8 +240,8 @@ def test_availability_is_that_of_a_plain_computation(question):
         intervals += [(device, word, first, last) for first, last, word in found]
         lengths = {word: [e - b for b, e, one in found if one == word] for word in ("available", "absent", "unknown")}
         absences = lengths["absent"]
-        heard = max([second for second in naive.report_instants(device) if second < end], default=None)
-        expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), heard))
+        last_seen = max([second for second in naive.report_instants(device) if second < end], default=None)
+        expected.append((device, *map(sum, lengths.values()), len(absences), max(absences, default=0), last_seen))
     found = frame.mirror.availability(**options)
     names = "device_id available absent unknown absences longest_absence last_seen_at"
     assert rows_of(found, names) == expected
@@ -302,7 +302,7 @@ DOOR = "/3342/0/5500"
 HOUR = 3600
 
 
-def door(*rows, order=None, **about):
+def door(*rows, order=None, **metadata):
     """Return the history of a door that closed at half past nine; its device was absent from one until two o'clock."""
     before = [
         Row("reported", "d1", DOOR, 9 * HOUR, True, order=1, received=9 * HOUR),
@@ -310,7 +310,7 @@ def door(*rows, order=None, **about):
         Row("deregistration", "d1", None, 13 * HOUR, order=3, received=13 * HOUR),
         Row("registration", "d1", None, 14 * HOUR, order=4, received=14 * HOUR),
     ]
-    return frame_of([*before, *rows], **about)
+    return frame_of([*before, *rows], **metadata)
 
 
 def repeated(at, received, value=False, order=5):
@@ -343,8 +343,8 @@ def test_old_value_reported_after_an_absence_is_known_from_its_receipt_on():
     assert closed(door(repeated(9.5, 13.5, order=3))) == [(9.5, 13)]
     assert closed(door(repeated(9, 14, value=True))) == [(9.5, 13)]
     # Only up to the end of the known time.
-    about = {"oldest_at": at(0).isoformat(), "end": at(15 * HOUR).isoformat()}
-    assert closed(door(repeated(9.5, 14), **about)) == [(9.5, 13), (14, 15)]
+    metadata = {"oldest_at": at(0).isoformat(), "end": at(15 * HOUR).isoformat()}
+    assert closed(door(repeated(9.5, 14), **metadata)) == [(9.5, 13), (14, 15)]
 
 
 def test_a_gap_of_the_service_and_a_silence_are_absences_too():
@@ -392,10 +392,10 @@ def test_late_values_are_those_of_a_plain_computation(rows, longer_than, data):
     expected = []
     for row in sorted(values, key=lambda row: (row.device, row.path, row.order)):
         own = [one for one in values if (one.device, one.path) == (row.device, row.path)]
-        behind = max([one.at - row.at for one in own if one.order < row.order] + [0])
+        lag = max([one.at - row.at for one in own if one.order < row.order] + [0])
         delay = row.received - row.at
-        if behind or (longer_than is not None and delay > longer_than):
-            expected.append((row.device, row.path, row.at, row.received, delay, behind))
+        if lag or (longer_than is not None and delay > longer_than):
+            expected.append((row.device, row.path, row.at, row.received, delay, lag))
     # The order of the rows does not matter, because the table numbers them.
     found = frame_of(rows).sample(frac=1, random_state=1).mirror.late_arrivals(limited(longer_than))
     assert rows_of(found, "device_id path changed_at received_at delay lag") == expected
@@ -421,11 +421,11 @@ def test_rates_are_those_of_a_plain_computation(question, length):
     pairs = []
     for device, path in naive.resources:
         last = {row.at: readable(row.value) for row in naive.steps(device, path)}
-        for (first, before), (second, behind) in pairwise(last.items()):
-            is_held = all(naive.known(device, path, one) is not None for one in range(first, second))
-            if is_held and before is not None and behind is not None and second > begin and first < end:
-                rise = behind - before if behind >= before else behind
-                pairs.append((device, path, first, second, rise, behind < before))
+        for (first, before), (second, after) in pairwise(last.items()):
+            is_known = all(naive.known(device, path, one) is not None for one in range(first, second))
+            if is_known and before is not None and after is not None and second > begin and first < end:
+                rise = after - before if after >= before else after
+                pairs.append((device, path, first, second, rise, after < before))
     found = frame.mirror.rates("*", per="1min", **options)
     assert rows_of(found, "device_id path begin end reset") == [(*one[:4], one[5]) for one in pairs]
     assert found["increase"].tolist() == pytest.approx([one[4] for one in pairs])
@@ -564,7 +564,7 @@ def resampling(*arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("ask", "message"),
+    ("call", "message"),
     [
         (resampling("soon"), r"bin='soon' is not a duration; write one like '15min'"),
         (resampling("0s"), r"bin='0s' must be a millisecond or longer"),
@@ -586,9 +586,9 @@ def resampling(*arguments, **options):
         (lambda frame: frame.drop(columns="path").mirror.gaps(), r"the table lacks the column path"),
     ],
 )
-def test_invalid_argument_is_rejected(ask, message):
+def test_invalid_argument_is_rejected(call, message):
     with pytest.raises(InvalidValue, match=message):
-        ask(frame_of(reports((0, 1.0))))
+        call(frame_of(reports((0, 1.0))))
 
 
 def test_texts_read_as_numbers_are_rejected():

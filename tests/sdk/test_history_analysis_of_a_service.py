@@ -58,11 +58,11 @@ def sources(plain, simulator, folder):
 
 def test_results_are_the_same_for_history_recording_and_events(sources):
     frames, span = sources
-    for name, ask in QUESTIONS.items():
-        expected = ask(frames["history"], span)
+    for name, question in QUESTIONS.items():
+        expected = question(frames["history"], span)
         assert name == "late_arrivals" or len(expected)
         for where, frame in frames.items():
-            pd.testing.assert_frame_equal(ask(frame, span), expected, obj=f"{name} of {where}")
+            pd.testing.assert_frame_equal(question(frame, span), expected, obj=f"{name} of {where}")
     history = frames["history"]
     warm = history.mirror.durations(TEMPERATURE, above=22)
     assert warm["duration"].tolist() == [timedelta(minutes=2), timedelta(0)]
@@ -71,9 +71,9 @@ def test_results_are_the_same_for_history_recording_and_events(sources):
     (silent,) = history.mirror.gaps().to_dict("records")
     assert (silent["reason"], silent["duration"]) == ("deregistration", timedelta(seconds=150))
     # The recording is known up to its end, without end=.
-    whole = history.mirror.resample("1min", "count")
-    assert whole["bin"].min() == pd.Timestamp(span["begin"])
-    assert whole["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
+    complete = history.mirror.resample("1min", "count")
+    assert complete["bin"].min() == pd.Timestamp(span["begin"])
+    assert complete["bin"].max() == pd.Timestamp(span["end"]) - timedelta(minutes=1)
 
 
 def test_state_at_the_begin_gives_the_same_result_as_the_complete_history(plain, simulator, mirror, folder):
@@ -99,12 +99,12 @@ def test_state_at_the_begin_gives_the_same_result_as_the_complete_history(plain,
         end = simulator.advance(3600)
         until(lambda: recorder.audit().until_at == end)
     state = plain.as_of(begin, paths=[TEMPERATURE])
-    whole, later = (plain.history(paths=[TEMPERATURE], begin=one, end=end) for one in (None, begin))
+    complete, later = (plain.history(paths=[TEMPERATURE], begin=one, end=end) for one in (None, begin))
     for question in (
         lambda frame, **options: frame.mirror.durations(TEMPERATURE, above=15, begin=begin, end=end, **options),
         lambda frame, **options: frame.mirror.resample("30min", "last", begin=begin, end=end, **options),
     ):
-        pd.testing.assert_frame_equal(question(later, state=state), question(whole))
+        pd.testing.assert_frame_equal(question(later, state=state), question(complete))
     recorded = recorder.recording.as_of(begin, paths=[TEMPERATURE])
     pd.testing.assert_series_equal(recorded["reported_at"], state["reported_at"])
     assert (state["reported_at"] <= begin).all()

@@ -54,7 +54,9 @@ def is_history(request):
 @pytest.fixture
 def client_with_changes(client_over):
     """Create clients whose history is changed in transit."""
-    return lambda change: client_over(lambda asked, answer: change(asked, answer) if is_history(asked) else answer)
+    return lambda change: client_over(
+        lambda request, answer: change(request, answer) if is_history(request) else answer
+    )
 
 
 def cells(frame, *names):
@@ -94,10 +96,10 @@ def test_events_are_sorted_by_device_path_and_time(client, devices, begin):
     ]
     assert cells(frame[frame["device_id"] == devices[1]], "event") == [["registration"]]
     assert set(frame["endpoint_name"]) == {"a", "b"}
-    about = frame.attrs["mirror"]
-    assert (about["devices"], about["complete"], about["server"]) == (2, True, URL)
-    assert (about["begin"], about["end"]) == (begin.strftime("%Y-%m-%dT%H:%M:%S.000Z"), None)
-    assert about["oldest_at"] <= about["begin"] < about["taken_at"]
+    metadata = frame.attrs["mirror"]
+    assert (metadata["devices"], metadata["complete"], metadata["server"]) == (2, True, URL)
+    assert (metadata["begin"], metadata["end"]) == (begin.strftime("%Y-%m-%dT%H:%M:%S.000Z"), None)
+    assert metadata["oldest_at"] <= metadata["begin"] < metadata["taken_at"]
 
 
 def test_an_interval_has_its_begin_and_not_its_end(client, devices, begin):
@@ -135,11 +137,11 @@ def test_paths_choose_rows_but_for_those_without(client, devices, begin):
 
 def test_many_devices_are_requested_in_batches(client, simulator, begin, monkeypatch):
     ids = [simulator.add_device(f"device-{number}", RESOURCES) for number in range(5)]
-    whole = client.history(ids)
-    assert (whole["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
+    complete = client.history(ids)
+    assert (complete["event"] == "gap").sum() == (client.history()["event"] == "gap").sum()
     monkeypatch.setattr("mirror_sdk.history.history_request.MAX_IDS_PER_URL", 2)
     # Gaps of the service appear once.
-    assert_frame_equal(client.history(reversed(ids)), whole)
+    assert_frame_equal(client.history(reversed(ids)), complete)
     assert_frame_equal(client.history(ids, begin=begin, limit=3), client.history(begin=begin, limit=3))
 
 
@@ -151,7 +153,7 @@ def test_missing_device_is_warned_of_and_a_silent_one_is_not(client, simulator, 
 
 
 def test_invalid_arguments_are_rejected(client, simulator):
-    for asked, words in (
+    for arguments, words in (
         ({"begin": datetime(2026, 1, 5)}, "begin=.* has no time zone"),
         ({"end": datetime(2026, 1, 5)}, "end=.* has no time zone"),
         ({"begin": datetime(2026, 1, 6, tzinfo=UTC), "end": datetime(2026, 1, 5, tzinfo=UTC)}, "is before begin"),
@@ -161,15 +163,15 @@ def test_invalid_arguments_are_rejected(client, simulator):
         ({"as_": "excel"}, "as_="),
     ):
         with pytest.raises(InvalidValue, match=words):
-            client.history(**asked)
+            client.history(**arguments)
 
 
 def test_limit_sets_the_number_of_rows(client, devices, begin, monkeypatch):
-    whole = client.history(begin=begin)
-    for limit in (0, 4, len(whole)):
-        assert cells(client.history(begin=begin, limit=limit), "revision") == cells(whole.head(limit), "revision")
+    complete = client.history(begin=begin)
+    for limit in (0, 4, len(complete)):
+        assert cells(client.history(begin=begin, limit=limit), "revision") == cells(complete.head(limit), "revision")
     monkeypatch.setattr("mirror_sdk.history.history_request.MAX_ROWS", 3)
-    assert_frame_equal(client.history(begin=begin, limit=1000), whole)
+    assert_frame_equal(client.history(begin=begin, limit=1000), complete)
 
 
 def test_history_is_available_in_other_table_formats(client, devices, begin):
@@ -191,35 +193,35 @@ def test_history_requests_pages_until_the_instant_of_the_call(
     client_with_changes, simulator, plain, devices, is_arrow, cuts, monkeypatch
 ):
     monkeypatch.setattr("mirror_server.extensions.history.arrow._MOST_ROWS", 2)
-    whole = plain.history()
-    asked: list[str | None] = []
+    complete = plain.history()
+    cursors: list[str | None] = []
 
     def cut(request, answer):
         sent = answer if is_arrow else without_arrow(request, answer)
         if not sent.is_success:
             return sent
-        asked.append(request.url.params.get("after"))
+        cursors.append(request.url.params.get("after"))
         # Changes between two responses are not included.
         simulator.advance(10)
         simulator.set_value(devices[0], TEMPERATURE, 99)
-        return sent if len(asked) > cuts else response_with(sent, sent.content[: len(sent.content) * 7 // 10])
+        return sent if len(cursors) > cuts else response_with(sent, sent.content[: len(sent.content) * 7 // 10])
 
     # No row is duplicated, and none is missing.
-    assert cells(client_with_changes(cut).history(), "revision") == cells(whole, "revision")
-    assert asked[0] is None
-    assert len(set(asked)) == len(asked) == cuts + 1
+    assert cells(client_with_changes(cut).history(), "revision") == cells(complete, "revision")
+    assert cursors[0] is None
+    assert len(set(cursors)) == len(cursors) == cuts + 1
     assert 99 in plain.history()["value_num"].dropna().tolist()
 
 
 def test_history_ends_at_an_empty_page(client_with_changes, devices):
-    asked = count()
+    request_numbers = count()
 
     def cut(_, answer):
-        return response_with(answer, answer.content[:100]) if next(asked) < 9 else answer
+        return response_with(answer, answer.content[:100]) if next(request_numbers) < 9 else answer
 
     with pytest.raises(ConnectionFailed, match="was cut off after 0 rows"):
         client_with_changes(cut).history()
-    assert next(asked) == 1
+    assert next(request_numbers) == 1
 
 
 def test_the_time_of_a_call_is_not_exceeded_by_going_on(client, monkeypatch, devices):

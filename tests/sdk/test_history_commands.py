@@ -26,28 +26,28 @@ def times(simulator, plain):
     return found
 
 
-def rows(told):
-    assert told.exit_code == 0, told.output
-    return json.loads(told.stdout)
+def rows(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
-def values(told):
-    return [row["value"] for row in rows(told)]
+def values(result):
+    return [row["value"] for row in rows(result)]
 
 
 def test_history_shows_the_events_of_a_device(shell, times):
-    shown = shell("history", "a")
-    assert shown.exit_code == 0
-    assert "23.5" in shown.stdout
-    assert "registration" in shown.stdout
-    told = rows(shell("history", "a", TEMPERATURE, "--json"))
+    result = shell("history", "a")
+    assert result.exit_code == 0
+    assert "23.5" in result.stdout
+    assert "registration" in result.stdout
+    events = rows(shell("history", "a", TEMPERATURE, "--json"))
     reported = [("reported", value) for value in (21.5, 22.5, 23.5)]
-    assert [(row["event"], row["value"]) for row in told] == [("registration", None), *reported]
+    assert [(row["event"], row["value"]) for row in events] == [("registration", None), *reported]
     (write,) = [row for row in rows(shell("history", "a", "/3311/*", "--json")) if row["path"] == LIGHT]
     assert (write["event"], write["value"], write["origin"], write["status"]) == ("write", True, "write", "success")
-    told = list(csv.DictReader(io.StringIO(shell("history", "a", "/3303/*", "--csv").stdout)))
-    assert [row["value"] for row in told] == ["", "21.5", "22.5", "23.5"]
-    assert told[-1]["at"] == times[2].isoformat(timespec="milliseconds")
+    events = list(csv.DictReader(io.StringIO(shell("history", "a", "/3303/*", "--csv").stdout)))
+    assert [row["value"] for row in events] == ["", "21.5", "22.5", "23.5"]
+    assert events[-1]["at"] == times[2].isoformat(timespec="milliseconds")
 
 
 def test_history_of_an_interval_by_instants_or_by_age(shell, times):
@@ -63,11 +63,11 @@ def test_history_of_an_interval_by_instants_or_by_age(shell, times):
 
 
 def test_span_longer_than_the_history_shows_all_of_it_with_a_notice(shell, times):
-    whole = shell("history", "a", TEMPERATURE, "--json", "--since", "9d")
-    assert values(whole) == [None, 21.5, 22.5, 23.5]
-    (said,) = whole.stderr.splitlines()
+    complete = shell("history", "a", TEMPERATURE, "--json", "--since", "9d")
+    assert values(complete) == [None, 21.5, 22.5, 23.5]
+    (said,) = complete.stderr.splitlines()
     assert said.startswith("the history begins at 2026-01-05T08:00:00.000Z")
-    assert rows(shell("history", "a", TEMPERATURE, "--json", "--since", "9d", "--limit", "2")) == rows(whole)[:2]
+    assert rows(shell("history", "a", TEMPERATURE, "--json", "--since", "9d", "--limit", "2")) == rows(complete)[:2]
     nothing = shell("history", "a", "--since", "9d", "--end", "2026-01-04T00:00Z")
     assert nothing.exit_code == 1
     assert shell("history", "a", "--since", "1h").stderr == ""
@@ -79,17 +79,17 @@ def test_span_longer_than_the_history_includes_values_dated_before_it(shell, mir
     value = Observation(device_id, TEMPERATURE, Content(b"19.5"), dated, is_unsolicited=True)
     mirror.services.devices.observed([value]).result(60)
     simulator.advance(10)
-    shown = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")
-    assert values(shown) == [None, 19.5]
-    assert "the history begins at 2026-01-05T08:00:00.000Z" in shown.stderr
+    result = shell("history", "early", TEMPERATURE, "--json", "--since", "60s")
+    assert values(result) == [None, 19.5]
+    assert "the history begins at 2026-01-05T08:00:00.000Z" in result.stderr
     limited = shell("history", "early", TEMPERATURE, "--json", "--since", "60s", "--limit", "1")
-    assert rows(limited) == rows(shown)[:1]
+    assert rows(limited) == rows(result)[:1]
     # These are older than the requested times.
     assert values(shell("history", "early", TEMPERATURE, "--json", "--since", "20s")) == [None]
 
 
 def test_history_commands_reject_wrong_usage(shell, tmp_path):
-    for words, told in (
+    for words, expected_message in (
         (["history", "a", "--begin", "2026-01-05T08:00"], "has no time zone; write 2026-01-05T08:00:00Z"),
         (["history", "a", "--begin", "yesterday"], "is not a time"),
         (["history", "a", "--since", "2 weeks"], "is not a time span"),
@@ -103,12 +103,12 @@ def test_history_commands_reject_wrong_usage(shell, tmp_path):
     ):
         found = shell(*words)
         assert found.exit_code == 2, words
-        assert told in found.stderr
+        assert expected_message in found.stderr
 
 
 def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
     file = tmp_path / "then.csv"
-    for words, told in (
+    for words, expected_message in (
         (["history", "a", "--begin", "2020-01-01T00:00Z"], "before the start of the stored history, 2026-"),
         (["as-of", "2020-01-01T00:00Z", file], "before the start of the stored history, 2026-"),
         (["history", "nobody"], "nobody"),
@@ -117,9 +117,9 @@ def test_errors_of_history_commands_are_one_line(shell, times, tmp_path):
     ):
         found = shell(*words)
         assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1), words
-        assert told in found.stderr
+        assert expected_message in found.stderr
         assert "oldest_at" not in found.stderr, words
-        assert found.stderr.count("or a later one") == ("stored history" in told), words
+        assert found.stderr.count("or a later one") == ("stored history" in expected_message), words
     assert not file.exists()
 
 
@@ -127,13 +127,13 @@ def test_as_of_writes_the_fleet_at_an_instant(shell, times, tmp_path):
     at = f"{times[1]:%Y-%m-%dT%H:%M:%S}Z"
     for ending, read in (("parquet", pd.read_parquet), ("csv", pd.read_csv)):
         file = tmp_path / f"then.{ending}"
-        told = shell("as-of", at, file, "--path", "/3303/*")
-        assert told.exit_code == 0, told.output
-        assert f"into {file}" in told.stderr
+        result = shell("as-of", at, file, "--path", "/3303/*")
+        assert result.exit_code == 0, result.output
+        assert f"into {file}" in result.stderr
         assert read(file)["reported_num"].dropna().tolist() == [22.5]
     assert "wrote 0 rows of 0 devices" in shell("as-of", at, tmp_path / "fans.parquet", "--type", "Fan").stderr
-    told = shell("as-of", at, tmp_path / "fleet", "--dataset")
-    assert told.exit_code == 0, told.output
+    result = shell("as-of", at, tmp_path / "fleet", "--dataset")
+    assert result.exit_code == 0, result.output
     assert pd.read_parquet(tmp_path / "fleet")["reported_num"].dropna().tolist() == [22.5]
     assert "--overwrite" in shell("as-of", at, tmp_path / "fleet", "--dataset").stderr
     assert shell("as-of", at, tmp_path / "fleet", "--dataset", "--overwrite").exit_code == 0

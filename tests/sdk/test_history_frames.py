@@ -34,15 +34,15 @@ def frame_of(*batches, raw=False, state=None, tz=None):
     parts = HistoryTableBuilder(raw=raw)
     for one in batches:
         parts.add(history_of_batch(one, raw=raw))
-    told = None if state is None else pa.Table.from_pandas(state, preserve_index=False)
-    tables, about = parts.finish({"server": "here"}, units=NamedUnits(told))
-    return to_pandas(tables, about, tz=tz)
+    state_table = None if state is None else pa.Table.from_pandas(state, preserve_index=False)
+    tables, metadata = parts.finish({"server": "here"}, units=NamedUnits(state_table))
+    return to_pandas(tables, metadata, tz=tz)
 
 
 def event(kind=EventKind.OBSERVATION, minute=0, **members):
     at = NOON + timedelta(minutes=minute)
-    told = {"device_id": "d1", "endpoint_name": "Hall", "changed_at": at, "received_at": at + timedelta(seconds=1)}
-    return Event(kind=kind, **(told | members))
+    fields = {"device_id": "d1", "endpoint_name": "Hall", "changed_at": at, "received_at": at + timedelta(seconds=1)}
+    return Event(kind=kind, **(fields | members))
 
 
 def observed(raw, minute=0, path=TEMPERATURE, **members):
@@ -51,19 +51,19 @@ def observed(raw, minute=0, path=TEMPERATURE, **members):
 
 def test_every_member_has_its_column():
     end = NOON + timedelta(minutes=3)
-    asked = {"origin": "write", "status": 2, "category": "TIMEOUT", "requested_at": NOON, "value": b"7"}
+    fields = {"origin": "write", "status": 2, "category": "TIMEOUT", "requested_at": NOON, "value": b"7"}
     frame = frame_of(
         batch(row(device_id=None, path=None, what="gap", until=end, revision=1)),
         batch(row(path=None, what="registration", endpoint_name="Hall", received_at=end, revision=2)),
-        batch(row(what="desired", revision=3, **asked)),
+        batch(row(what="desired", revision=3, **fields)),
     )
     assert frame["event"].tolist() == ["gap", "registration", "write"]
     missing = frame[["device_id", "path", "reason"]].isna().values.tolist()
     assert missing == [[True, True, True], [False, True, True], [False, False, False]]
-    gap, registered, write = (frame.iloc[place] for place in range(3))
+    gap, registered, write = (frame.iloc[index] for index in range(3))
     assert (gap["changed_at"], gap["until"]) == (NOON, end)
     assert (registered["endpoint_name"], registered["received_at"]) == ("Hall", end)
-    assert [write[name] for name in asked if name != "value"] == ["write", "failure", "TIMEOUT", NOON]
+    assert [write[name] for name in fields if name != "value"] == ["write", "failure", "TIMEOUT", NOON]
     assert write["value_num"] == 7
     assert write["reason"] == "the device did not respond in time; read the resource to see whether it acted"
     assert frame["revision"].tolist() == [1, 2, 3]
@@ -74,10 +74,10 @@ def test_every_member_has_its_column():
 
 
 def test_plain_texts_are_read_like_dictionaries():
-    told = batch(row(value=b"1", origin="read"))
+    source = batch(row(value=b"1", origin="read"))
     kinds = {field.name: pa.string() if pa.types.is_dictionary(field.type) else field.type for field in COLUMNS}
-    plain = pa.record_batch({name: told[name].cast(kind) for name, kind in kinds.items()})
-    assert_frame_equal(frame_of(plain), frame_of(told))
+    plain = pa.record_batch({name: source[name].cast(kind) for name, kind in kinds.items()})
+    assert_frame_equal(frame_of(plain), frame_of(source))
 
 
 def test_a_word_of_a_later_version_is_missing():
@@ -87,8 +87,8 @@ def test_a_word_of_a_later_version_is_missing():
 
 
 def test_a_part_of_a_batch_has_no_other_words():
-    told = batch(row(device_id="d1"), row(device_id="d2"))
-    assert frame_of(told.slice(1))["device_id"].cat.categories.tolist() == ["d2"]
+    source = batch(row(device_id="d1"), row(device_id="d2"))
+    assert frame_of(source.slice(1))["device_id"].cat.categories.tolist() == ["d2"]
 
 
 def test_an_empty_table_has_the_same_columns():
@@ -109,7 +109,7 @@ def test_the_units_that_devices_name_are_those_of_the_mirror():
 
 def test_events_become_a_history():
     read = event(EventKind.ASYNC_RESPONSE, minute=3, path=TEMPERATURE, value=decode(b"23", None, TEMPERATURE))
-    told = [
+    events = [
         event(EventKind.REGISTRATION, minute=5),
         observed(b"22.5", minute=2),
         observed(b"21.5", minute=1),
@@ -118,15 +118,15 @@ def test_events_become_a_history():
         observed(b"on", minute=0, path="/3/0/0", device_id="d0", changed_at=None),
         event(EventKind.UNKNOWN),
     ]
-    frame = history_frame(events_frame(told, server="there"))
+    frame = history_frame(events_frame(events, server="there"))
     assert frame["device_id"].tolist() == ["d0", *["d1"] * 4]
     assert frame["event"].tolist() == ["reported", "registration", *["reported"] * 3]
     assert frame["origin"].astype(object).iloc[2:].tolist() == ["observation", "observation", "read"]
     assert frame["value_num"].dropna().tolist() == [21.5, 22.5, 23]
     assert frame["changed_at"].iloc[0] == pd.Timestamp(NOON + timedelta(seconds=1))
     assert frame[["revision", "status", "requested_at", "until"]].isna().all(axis=None)
-    about = frame.attrs["mirror"]
-    assert (about["devices"], about["complete"], about["server"]) == (2, True, "there")
+    metadata = frame.attrs["mirror"]
+    assert (metadata["devices"], metadata["complete"], metadata["server"]) == (2, True, "there")
     # Rows of one instant stay in the order of the log.
     at_once = history_frame(events_frame([observed(b"3"), observed(b"1"), observed(b"2")]))
     assert at_once["value_num"].tolist() == [3, 1, 2]
@@ -134,12 +134,12 @@ def test_events_become_a_history():
 
 def test_loss_extends_from_the_event_before_to_the_one_after():
     lost = Event(kind=EventKind.GAP, received_at=NOON, first_seq=3, seq=8)
-    for told, expected in (
+    for events, expected in (
         ([lost, observed(b"1", 1), lost, observed(b"2", 9), lost], [(None, 1), (1, 9), (9, None)]),
         # A late event next to it does not move it.
         ([observed(b"1", 5), observed(b"2", 1), lost, observed(b"3", 2), observed(b"4", 9)], [(5, 9)]),
     ):
-        frame = history_frame(events_frame(told))
+        frame = history_frame(events_frame(events))
         gaps = frame.loc[frame["event"] == "gap", ["changed_at", "until"]]
         found = [[None if pd.isna(at) else (at - NOON).total_seconds() / 60 for at in gaps[name]] for name in gaps]
         assert list(zip(*found, strict=True)) == expected

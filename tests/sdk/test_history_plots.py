@@ -128,10 +128,10 @@ PLOTS = {"plot_gaps": (), "plot_availability": (), "plot_late_arrivals": (), "pl
 def test_empty_plot_says_so_and_ax_is_used(name, monkeypatch):
     plot = getattr(frame_of([]).mirror, name)
     assert [text.get_text() for text in plot(*PLOTS[name]).texts] == ["none"]
-    _, given = plt.subplots()
-    assert plot(*PLOTS[name], ax=given, tz="Europe/Berlin") is given
-    assert given.get_xlabel().endswith("(Europe/Berlin)")
-    given.figure.canvas.draw()
+    _, axes = plt.subplots()
+    assert plot(*PLOTS[name], ax=axes, tz="Europe/Berlin") is axes
+    assert axes.get_xlabel().endswith("(Europe/Berlin)")
+    axes.figure.canvas.draw()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'plots need matplotlib: pip install "device-state-mirror\[notebook\]"'):
         plot(*PLOTS[name])

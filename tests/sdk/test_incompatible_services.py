@@ -22,7 +22,7 @@ PAGE = b"<!doctype html><title>Please log in</title>"
 @pytest.fixture
 def client_of(client_of):
     """Create clients of either kind that send each request once."""
-    return lambda *given, **options: client_of(*given, max_retries=0, **options)
+    return lambda *arguments, **options: client_of(*arguments, max_retries=0, **options)
 
 
 def answering(status, body=b"", **headers):
@@ -145,7 +145,7 @@ JUNK = {"Content-Encoding": "gzip"}
 
 
 @pytest.mark.parametrize(
-    ("status", "content_type", "body", "headers", "told"),
+    ("status", "content_type", "body", "headers", "message"),
     [
         (200, "text/html", PAGE, {}, "content type text/html"),
         (200, "application/json", b'{"data": []}', {}, "content type application/json"),
@@ -160,12 +160,14 @@ JUNK = {"Content-Encoding": "gzip"}
         (200, ARROW, b"junk", JUNK, "is not"),
     ],
 )
-def test_an_invalid_snapshot_is_an_unexpected_response(client_of, tmp_path, status, content_type, body, headers, told):
-    given = headers if content_type is None else {**headers, "Content-Type": content_type}
-    client = client_of(transport=answering(status, body, **given))
-    with pytest.raises(UnexpectedResponse, match=told):
+def test_an_invalid_snapshot_is_an_unexpected_response(
+    client_of, tmp_path, status, content_type, body, headers, message
+):
+    all_headers = headers if content_type is None else {**headers, "Content-Type": content_type}
+    client = client_of(transport=answering(status, body, **all_headers))
+    with pytest.raises(UnexpectedResponse, match=message):
         client.fleet.snapshot()
-    with pytest.raises(UnexpectedResponse, match=told):
+    with pytest.raises(UnexpectedResponse, match=message):
         client.fleet.dataset(tmp_path / "fleet")
     assert list(tmp_path.iterdir()) == []
 
@@ -175,11 +177,11 @@ def test_the_command_says_it_in_a_line(monkeypatch, tmp_path):
     with MaliciousService(lambda _: [length]) as service:
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
-        told = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
-    assert told.exit_code == 1
-    assert "content type text/html" in told.stderr
-    assert "does API_HOST point elsewhere?" in told.stderr
-    assert len(told.stderr.splitlines()) == 1
+        result = CliRunner().invoke(mirror_command, ["snapshot", str(tmp_path / "fleet.parquet")])
+    assert result.exit_code == 1
+    assert "content type text/html" in result.stderr
+    assert "does API_HOST point elsewhere?" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -213,16 +215,16 @@ def test_a_repeated_page_is_an_unexpected_response(client_of, name):
 
 def test_pages_to_the_end_are_read(client_of):
     pages = iter([([1, 2], True), ([3], True), ([4, 5], False)])
-    asked = []
+    after_parameters = []
 
     def answer(request):
-        asked.append(request.url.params.get("after"))
+        after_parameters.append(request.url.params.get("after"))
         numbers, has_more = next(pages)
         return page_of(numbers, has_more=has_more)
 
     found = client_of(transport=httpx.MockTransport(answer)).devices.list()
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3", "e-4", "e-5"]
-    assert asked == [None, f"{2:032x}", f"{3:032x}"]
+    assert after_parameters == [None, f"{2:032x}", f"{3:032x}"]
     pages = iter([([1, 2], True), ([3, 4], True)])
     found = client_of(transport=httpx.MockTransport(answer)).devices.list(limit=3)
     assert [one.endpoint_name for one in found] == ["e-1", "e-2", "e-3"]

@@ -138,7 +138,7 @@ def router(log: Log) -> ResponseRouter:
 
 
 @pytest.mark.parametrize(
-    ("failure", "held_seconds", "slept"),
+    ("failure", "duration_seconds", "slept"),
     [
         (lost, 0, [0.5]),
         (lambda: error_response(410), 0, [0.5]),
@@ -151,11 +151,11 @@ def router(log: Log) -> ResponseRouter:
         (lost, 10, [0.5] * 9),
     ],
 )
-def test_a_failed_poll_is_repeated_from_its_position_after_a_pause(log, failure, held_seconds, slept):
+def test_a_failed_poll_is_repeated_from_its_position_after_a_pause(log, failure, duration_seconds, slept):
     def fail(number: int) -> httpx.Response | None:
         if number > len(slept):
             return None
-        log.time.seconds += held_seconds
+        log.time.seconds += duration_seconds
         return failure()
 
     log.add("de-registrations", "d1")
@@ -257,14 +257,14 @@ def test_a_wait_ends_and_can_be_resumed(log, router):
 
 @pytest.mark.filterwarnings("error")
 def test_a_gap_during_a_wait_is_logged_if_a_response_is_missing_and_the_wait_continues(log, router):
-    answered, unanswered = router.expect("a"), router.expect("b")
+    received, missing = router.expect("a"), router.expect("b")
     log.add("de-registrations", "d1")
     log.add_response("a")
     log.first_seq = 2
-    assert router.wait(answered, 60) is not None
+    assert router.wait(received, 60) is not None
     late = router.expect("c")
-    assert router.wait(unanswered, 0) is None
-    assert (unanswered.lost, late.lost) == ((1, 1), None)
+    assert router.wait(missing, 0) is None
+    assert (missing.lost, late.lost) == ((1, 1), None)
 
 
 def test_after_a_long_pause_reading_starts_at_the_end_unless_a_response_is_pending(log, router):
@@ -319,20 +319,20 @@ def test_of_many_threads_one_reads_and_the_others_take_over_when_it_leaves():
     names = [f"a{number}" for number in range(8)]
     expectations = [router.expect(name) for name in names]
     with ThreadPoolExecutor(8) as threads:
-        answers = threads.map(lambda awaited_response: router.wait(awaited_response, 180), expectations)
+        responses = threads.map(lambda awaited_response: router.wait(awaited_response, 180), expectations)
         for name in names:
             log.wait_until_open()
             log.let_go(name)
-    assert [answer and answer.id for answer in answers] == names
+    assert [response and response.id for response in responses] == names
     assert log.most_open == 1
 
 
 def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
     log = OpenPollLog()
-    looks: list[float] = []
+    clock_reads: list[float] = []
 
     def clock() -> float:
-        looks.append(log.time())
+        clock_reads.append(log.time())
         return log.time()
 
     router = ResponseRouter(LogReader(send_to(log), clock=log.time), ResponseMatcher(), clock=clock)
@@ -340,10 +340,10 @@ def test_a_thread_that_becomes_the_reader_waits_only_for_its_remaining_time():
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(router.wait, of_first, 180)
         log.wait_until_open()
-        looks.clear()
+        clock_reads.clear()
         waiting = threads.submit(router.wait, of_next, 25)
         # The second waiter has checked the time, and cannot read before the first one leaves.
-        wait_until(lambda: len(looks) == 2)
+        wait_until(lambda: len(clock_reads) == 2)
         log.time.seconds += 20
         log.let_go("first")
         assert first.result(60) is not None
@@ -376,11 +376,11 @@ def test_a_task_that_starts_while_another_finds_the_end_of_the_log_gets_its_resp
 
         seeking = asyncio.create_task(router.expect("another"))
         await is_seeking.wait()
-        asking = asyncio.create_task(request())
+        request_task = asyncio.create_task(request())
         await asyncio.sleep(0)
         may_go_on.set()
         await seeking
-        return await asking
+        return await request_task
 
     assert asyncio.run(scene()) is not None
 
@@ -467,17 +467,17 @@ def test_a_status_check_while_another_thread_reads():
     log = Log(page=1)
     router = pump_of(log)
     waited, awaited_response = router.expect("waited"), router.expect("a")
-    held, may_go_on = threading.Event(), threading.Event()
+    is_polling, may_go_on = threading.Event(), threading.Event()
 
     def before_poll(number: int) -> None:
-        if log.polls[-1]["hold"] != "0" and not held.is_set():
-            held.set()
+        if log.polls[-1]["hold"] != "0" and not is_polling.is_set():
+            is_polling.set()
             assert may_go_on.wait(60)
 
     log.before_poll = before_poll
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(router.wait, waited, 20)
-        assert held.wait(60)
+        assert is_polling.wait(60)
         log.add_response("b")
         log.add_response("a")
         assert router.wait(awaited_response, 0) is not None

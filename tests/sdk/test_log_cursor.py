@@ -103,7 +103,7 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
 
 
 @pytest.mark.parametrize(
-    ("poll", "told"),
+    ("poll", "message"),
     [
         (Poll(5, {"blips": [1]}, None, AT), "requested entries after 5, but the service returned entry 5 again"),
         (Poll(4, {"blips": [1]}, None, AT), "requested entries after 5, but the service returned entry 4 again"),
@@ -114,8 +114,8 @@ def test_the_limit_of_a_wait_is_that_of_its_poll():
         (Poll(9, {"blips": [{"seq": "9" * 5000}]}, None, AT), r"the number of an entry is '9{50,4000}…; check"),
     ],
 )
-def test_impossible_response_does_not_move_the_position(poll, told):
+def test_impossible_response_does_not_move_the_position(poll, message):
     reader = cursor(5)
-    with pytest.raises(UnexpectedResponse, match=told):
+    with pytest.raises(UnexpectedResponse, match=message):
         reader.accept(poll)
     assert (reader.position, reader.served_at) == (5, None)

@@ -125,9 +125,9 @@ def test_subclass_of_a_client_may_have_attributes_of_its_own():
 
 
 def test_help_of_a_group_shows_no_methods_of_typing():
-    shown = pydoc.render_doc(MirrorClient(URL, "a-key").requests, renderer=pydoc.plaintext)
-    assert "typing" not in shown
-    assert "__orig_bases__" not in shown
+    help_text = pydoc.render_doc(MirrorClient(URL, "a-key").requests, renderer=pydoc.plaintext)
+    assert "typing" not in help_text
+    assert "__orig_bases__" not in help_text
 
 
 def test_errors_name_the_class_that_users_know():

@@ -155,18 +155,18 @@ def test_response_of_another_interface_is_rejected(operation, answer):
 def test_error_response_is_read_with_all_members():
     body = {"code": 400, "type": "validation_error", "message": "m", "reason": "R"}
     fields = [{"name": "f", "message": "w"}]
-    with pytest.raises(BadRequest) as refusal:
+    with pytest.raises(BadRequest) as caught:
         ops.get_health().finish(respond(400, {**body, "fields": fields}, X_Request_ID="r1"))
-    error = refusal.value
+    error = caught.value
     assert (error.type, error.reason, error.message, error.request_id) == ("validation_error", "R", "m", "r1")
     assert [(one.name, one.message) for one in error.fields] == [("f", "w")]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (502, ServerError), (418, APIError)])
 def test_error_of_a_proxy_is_an_error_of_its_status(status, kind):
-    with pytest.raises(kind, match="no explanation") as refusal:
+    with pytest.raises(kind, match="no explanation") as caught:
         ops.get_health().finish(httpx.Response(status, content=b"<html>Bad Gateway</html>"))
-    assert refusal.value.status == status
+    assert caught.value.status == status
 
 
 NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
@@ -190,6 +190,6 @@ NOON = "Fri, 20 Nov 2026 12:00:00 GMT"
     ],
 )
 def test_the_time_to_wait_is_read_as_seconds_or_as_a_moment(headers, seconds):
-    with pytest.raises(LimitExceeded) as refusal:
+    with pytest.raises(LimitExceeded) as caught:
         ops.get_health().finish(httpx.Response(429, headers=httpx.Headers(headers, encoding="utf-8")))
-    assert refusal.value.retry_after_seconds == seconds
+    assert caught.value.retry_after_seconds == seconds

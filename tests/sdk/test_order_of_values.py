@@ -26,7 +26,7 @@ def light(simulator):
     return simulator.add_device("light-01", [DIMMER | {"value": "94"}, LAMP])
 
 
-def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
+def device_of(reported, desired, *, status=1, value=b"94", desired_value=b"40"):
     """Return a device object with a resource; each argument is (time, revision) of the reported or desired value."""
     parts = {"resource_path": LEVEL, "subscribed": False, "reported": {}, "desired": {}}
     if reported is not None:
@@ -34,7 +34,7 @@ def device_of(reported, desired, *, status=1, value=b"94", wanted=b"40"):
         parts["reported"] = {"value": value, "content_type": "text/plain", "reported_at": at, "revision": revision}
     if desired is not None:
         at, revision = desired
-        parts["desired"] = {"value": wanted, "status": status, "desired_at": at, "revision": revision}
+        parts["desired"] = {"value": desired_value, "status": status, "desired_at": at, "revision": revision}
     body = {"device_id": "d1", "endpoint_name": "d", "created_at": AFTER, "resources": [parts]}
     return DeviceObject.from_wire(wire.DeviceObjectBody.model_validate(body))
 
@@ -83,11 +83,11 @@ def test_the_drift_of_a_table_knows_the_order_as_a_device_object_does():
 )
 def test_older_report_is_not_drift(status, value, kind):
     state = state_frame([device_of((AT, 7), (AT, 9), status=status, value=value)], taken_at=AFTER)
-    asked_for = drift_frame(state, unconfirmed=True)
-    assert asked_for["kind"].tolist() == ([] if kind is None else [kind])
+    all_drift = drift_frame(state, unconfirmed=True)
+    assert all_drift["kind"].tolist() == ([] if kind is None else [kind])
     assert drift_frame(state)["kind"].tolist() == ([] if kind in {None, "unconfirmed"} else [kind])
     if kind == "unconfirmed":
-        assert (asked_for["since"].iloc[0], asked_for["age"].iloc[0]) == (pd.Timestamp(AT), pd.Timedelta(seconds=1))
+        assert (all_drift["since"].iloc[0], all_drift["age"].iloc[0]) == (pd.Timestamp(AT), pd.Timedelta(seconds=1))
 
 
 def test_equal_times_without_revisions_are_not_drift():
@@ -160,11 +160,11 @@ def stripped(body):
 
 def from_earlier_version(request, answer):
     """Change the responses to those of a service that supports neither Arrow nor revisions of values."""
-    told = without_arrow(request, answer)
-    if told.status_code != 200 or "echo" not in request.url.path:
-        return told
-    lines = [json.dumps(stripped(json.loads(line))).encode() for line in told.content.splitlines()]
-    return response_with(told, b"\n".join(lines) + (b"\n" if told.headers["Content-Type"] == NDJSON else b""))
+    response = without_arrow(request, answer)
+    if response.status_code != 200 or "echo" not in request.url.path:
+        return response
+    lines = [json.dumps(stripped(json.loads(line))).encode() for line in response.content.splitlines()]
+    return response_with(response, b"\n".join(lines) + (b"\n" if response.headers["Content-Type"] == NDJSON else b""))
 
 
 def test_older_service_without_revisions_has_no_false_drift(client_over, plain, simulator, light):

@@ -78,13 +78,13 @@ def test_each_method_has_the_same_arguments_and_result(sync):
         if own and f"{sync.__name__}.{name}" not in AT_ONCE:
             assert inspect.iscoroutinefunction(theirs), name
         assert theirs.__doc__ or name.startswith("__"), name
-        wanted, found = (inspect.signature(function_of(one)) for one in (ours, theirs))
-        assert list(found.parameters) == list(wanted.parameters), name
-        for parameter in wanted.parameters.values():
+        expected, found = (inspect.signature(function_of(one)) for one in (ours, theirs))
+        assert list(found.parameters) == list(expected.parameters), name
+        for parameter in expected.parameters.values():
             twin = found.parameters[parameter.name]
             assert (twin.kind, twin.default) == (parameter.kind, parameter.default), name
             assert twin.annotation == TYPES.get(parameter.annotation, parameter.annotation), name
-        assert found.return_annotation == TYPES.get(wanted.return_annotation, wanted.return_annotation), name
+        assert found.return_annotation == TYPES.get(expected.return_annotation, expected.return_annotation), name
 
 
 ON_THE_CLIENT = {
@@ -97,9 +97,9 @@ ON_THE_CLIENT = {
 
 @pytest.mark.parametrize("kind", [MirrorClient, AsyncMirrorClient])
 def test_completion_on_a_client_shows_its_methods_and_its_groups(kind):
-    shown = {name for name in dir(kind("http://127.0.0.1:1", "a-key")) if not name.startswith("__")}
-    assert not [name for name in shown if name.startswith("_")]
-    assert {"close" if name == "aclose" else name for name in shown} == ON_THE_CLIENT
+    completions = {name for name in dir(kind("http://127.0.0.1:1", "a-key")) if not name.startswith("__")}
+    assert not [name for name in completions if name.startswith("_")]
+    assert {"close" if name == "aclose" else name for name in completions} == ON_THE_CLIENT
 
 
 def test_no_other_class_of_the_package_has_the_name_of_a_group():

@@ -28,16 +28,16 @@ def silent(frame):
     return frame.attrs["mirror"].get("paths_without_rows")
 
 
-@pytest.mark.parametrize("ask", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
-def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
-    is_past = ask in {"history", "as_of"}
+@pytest.mark.parametrize("query", ["history", "as_of", "snapshot", "snapshot as arrow", "state_frame"])
+def test_paths_that_no_device_has_are_reported(client, simulator, begin, query):
+    is_past = query in {"history", "as_of"}
 
     def requested(paths, **more):
         if is_past:
-            arguments = [simulator.get_clock()] if ask == "as_of" else []
-            return silent(getattr(client, ask)(*arguments, paths=paths, **more))
-        form = "arrow" if ask.endswith("arrow") else "pandas"
-        take = client.fleet.snapshot if ask.startswith("snapshot") else client.state_frame
+            arguments = [simulator.get_clock()] if query == "as_of" else []
+            return silent(getattr(client, query)(*arguments, paths=paths, **more))
+        form = "arrow" if query.endswith("arrow") else "pandas"
+        take = client.fleet.snapshot if query.startswith("snapshot") else client.state_frame
         table = take(paths=paths, **more, as_=form)
         return metadata_of_table(table).get("paths_without_rows") if form == "arrow" else silent(table)
 
@@ -46,10 +46,10 @@ def test_paths_that_no_device_has_are_reported(client, simulator, begin, ask):
     when = "now or" if is_past else r"client\.devices\.res"
     for more in ({}, {"devices": ["a"]}, *([{"endpoint_name": "a"}] if is_past else [])):
         words = rf"none of these devices has /3303/0/5799, /3200/\*[,;] {when}"
-        with pytest.warns(EmptyTableWarning, match=words) as told:
+        with pytest.warns(EmptyTableWarning, match=words) as caught:
             assert requested([UNUSED_PATH, OTHER], **more) == [UNUSED_PATH, OTHER]
-        assert len(told) == 1
-        assert "mirror_sdk" not in told[0].filename
+        assert len(caught) == 1
+        assert "mirror_sdk" not in caught[0].filename
     with pytest.warns(EmptyTableWarning, match=r"/9/9/4, \.\.\."):
         requested([f"/9/9/{number}" for number in range(7)])
 
@@ -73,9 +73,9 @@ def test_the_table_is_returned_even_if_the_mirror_is_unreachable(client_over, be
     def reject_snapshots(request, answer):
         if request.url.path != SNAPSHOT:
             return answer
-        refused.append(request)
+        rejected.append(request)
         return httpx.Response(403, json={"code": 403, "type": "access_denied", "message": "not now"})
 
-    refused = []
+    rejected = []
     assert silent(client_over(reject_snapshots).history(paths=[UNUSED_PATH])) == [UNUSED_PATH]
-    assert len(refused) == 1
+    assert len(rejected) == 1

@@ -13,9 +13,16 @@ from mirror_sdk.values.codec import UnreadablePayload
 from mirror_sdk.values.decoding import split
 from mirror_sdk.wire.link_format import InvalidLinkFormat, Link, parse_links
 
-texts, whole = st.text(), st.integers(-(2**63), 2**63 - 1)
+texts, integers = st.text(), st.integers(-(2**63), 2**63 - 1)
 devices = st.fixed_dictionaries(
-    {}, optional={"/3/0/0": texts, "/3/0/10": whole, "/3/0/7/0": whole, "/3/0/7/9": whole, "/3/0/22/3": st.just("3:0")}
+    {},
+    optional={
+        "/3/0/0": texts,
+        "/3/0/10": integers,
+        "/3/0/7/0": integers,
+        "/3/0/7/9": integers,
+        "/3/0/22/3": st.just("3:0"),
+    },
 )
 
 
@@ -34,11 +41,13 @@ def python(values):
 @pytest.mark.parametrize("content_type", [SENML_JSON, LWM2M_JSON])
 @given(values=devices)
 def test_the_chunks_give_the_same_values_as_the_complete_payload(content_type, values):
-    whole = payload_of(values, content_type)
-    parts = split(whole, content_type, "/3/0")
+    complete_payload = payload_of(values, content_type)
+    parts = split(complete_payload, content_type, "/3/0")
     found = {path: value for part in parts for path, value in decode_many(*part[1:3], part.path).items()}
     assert (
-        python(found) == python(decode_many(whole, content_type, "/3/0")) == {p: (v, None) for p, v in values.items()}
+        python(found)
+        == python(decode_many(complete_payload, content_type, "/3/0"))
+        == {p: (v, None) for p, v in values.items()}
     )
     assert {part.path: part.value_count for part in parts} == {
         "/".join(path.split("/")[:4]): 2 if {"/3/0/7/0", "/3/0/7/9"} <= values.keys() and "/7/" in path else 1
@@ -48,13 +57,13 @@ def test_the_chunks_give_the_same_values_as_the_complete_payload(content_type, v
 
 @given(st.binary(), st.sampled_from(["/3", "/3/0", "/3/0/7", "/3/0/7/0"]))
 def test_the_chunks_of_a_tlv_give_the_same_values(payload, path):
-    whole = decode_many(payload, LWM2M_TLV, path)
+    all_values = decode_many(payload, LWM2M_TLV, path)
     try:
         parts = split(payload, LWM2M_TLV, path)
     except UnreadablePayload:
         return
     found = {each: value for part in parts for each, value in decode_many(*part[1:3], part.path).items()}
-    assert python(found) == python(whole)
+    assert python(found) == python(all_values)
 
 
 def test_a_part_has_the_time_of_its_record():

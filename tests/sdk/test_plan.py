@@ -65,7 +65,7 @@ def test_each_check_is_in_its_row_of_the_plan_table(client, simulator, lights):
     client.requests.begin_write(lights[2], LEVEL, 5)
     client.requests.begin_write(lights[2], SWITCH, True)
     sleeper = simulator.add_device("sleeper", [DIMMER, LAMP, SENSOR], queue_mode=True)
-    wanted = [
+    expected = [
         ((lights[0], LEVEL, 10), "already_so", "skip", "reported at 2026-"),
         ((lights[0], SWITCH, True), "ok", "write", "this write cannot be undone"),
         ((lights[0], TEMPERATURE, 3.0), "not_writable", "refuse", "cannot be written"),
@@ -82,10 +82,12 @@ def test_each_check_is_in_its_row_of_the_plan_table(client, simulator, lights):
         ((sleeper, SWITCH, True), "duplicate", "refuse", ""),
         ((sleeper, SWITCH, False), "duplicate", "refuse", ""),
     ]
-    plan = client.plan([*(row[0] for row in wanted), (lights[3], LEVEL, None), (lights[3], TEMPERATURE, float("nan"))])
+    plan = client.plan(
+        [*(row[0] for row in expected), (lights[3], LEVEL, None), (lights[3], TEMPERATURE, float("nan"))]
+    )
     frame = plan.frame
-    assert list(zip(frame["check"], frame["decision"], strict=True)) == [row[1:3] for row in wanted]
-    for (*_, words), reason in zip(wanted, frame["reason"], strict=True):
+    assert list(zip(frame["check"], frame["decision"], strict=True)) == [row[1:3] for row in expected]
+    for (*_, words), reason in zip(expected, frame["reason"], strict=True):
         assert words in str(reason)
     assert (lights[1], LEVEL, 10) in plan.values_before()
 
@@ -133,7 +135,7 @@ def test_invalid_cell_of_a_csv_rejects_only_its_row(client, lights):
 
 
 def test_invalid_writes_are_rejected_with_the_cure(client):
-    for wanted in (
+    for writes in (
         pd.DataFrame({"device_id": ["d"], "value": [1]}),
         pd.DataFrame({LEVEL: [1]}),
         [("d", LEVEL)],
@@ -142,7 +144,7 @@ def test_invalid_writes_are_rejected_with_the_cure(client):
         pd.DataFrame([[1, 2]], columns=[LEVEL, LEVEL], index=pd.Index(["d"], name="device_id")),
     ):
         with pytest.raises(InvalidValue, match="device_id, path and value"):
-            client.plan(wanted)
+            client.plan(writes)
 
 
 @pytest.mark.both_clients
@@ -314,17 +316,17 @@ DAMAGES = [
 def test_each_member_of_a_saved_plan_is_checked(client, lights, tmp_path):
     file = tmp_path / "plan.json"
     client.plan(all_to(lights, 40)).save(file)
-    whole = file.read_text()
-    for place, member, value, said in DAMAGES:
-        content = json.loads(whole)
+    saved_text = file.read_text()
+    for position, member, value, said in DAMAGES:
+        content = json.loads(saved_text)
         changed = content
-        for name in place:
+        for name in position:
             changed = changed[name]
         changed[member] = content["writes"][1]["async_id"] if value == "that of the other" else value
         file.write_text(json.dumps(content))
         with pytest.raises(InvalidValue, match=rf"contains no valid plan \({said}"):
             client.plans.load(file)
-    moved = whole.replace("mirror.localhost", "elsewhere.localhost")
+    moved = saved_text.replace("mirror.localhost", "elsewhere.localhost")
     for text, said in (
         ('{"writes": []}', "contains no valid plan"),
         (moved, r"is a plan for http://elsewhere\.localhost"),

@@ -37,11 +37,11 @@ def test_if_match_rejects_rows_that_were_written_before_the_plan(client, other_c
     other_client.write_value(lights[2], LEVEL, 40)
     # A table with a column of values also contains the current revisions.
     for plan in (client.plan(seen.assign(value=40), if_match=True), client.plan(seen, value=40, if_match=True)):
-        told = plan.frame.set_index("device_id").loc[lights]
-        assert told["check"].tolist() == ["ok", "changed", "already_so", "ok", "ok"]
-        assert told["decision"].tolist() == ["write", "refuse", "skip", "write", "write"]
-        assert told["current_num"].iloc[1] == 55
-        assert "55" in told["reason"].iloc[1]
+        rows = plan.frame.set_index("device_id").loc[lights]
+        assert rows["check"].tolist() == ["ok", "changed", "already_so", "ok", "ok"]
+        assert rows["decision"].tolist() == ["write", "refuse", "skip", "write", "write"]
+        assert rows["current_num"].iloc[1] == 55
+        assert "55" in rows["reason"].iloc[1]
     assert set(client.plan(seen.assign(value=30)).frame["check"]) == {"ok"}
     assert set(plan.apply()["status"]) == {"success"}
     assert [level(client, light) for light in lights] == [40, 55, 40, 40, 40]
@@ -58,10 +58,10 @@ def test_if_match_rejects_rows_that_were_written_after_the_plan(client, other_cl
     result = plan.apply(max_failures=0, concurrency=1)
     assert plan.stopped_because is None
     assert [statuses(result)[device] for device in ordered] == ["failure", "success", "success", "failure", "success"]
-    refused = result[result["status"] == "failure"]
-    assert refused["category"].tolist() == ["DESIRED_CHANGED"] * 2
-    assert refused["value_num"].tolist() == [55, 55]
-    assert refused["reason"].str.contains("desired value").all()
+    rejected = result[result["status"] == "failure"]
+    assert rejected["category"].tolist() == ["DESIRED_CHANGED"] * 2
+    assert rejected["value_num"].tolist() == [55, 55]
+    assert rejected["reason"].str.contains("desired value").all()
     assert result.loc[result["status"] == "success", "reason"].isna().all()
     assert [level(client, device) for device in ordered] == [55, 40, 40, 55, 40]
     frame = plan.frame.set_index("device_id").loc[ordered]
@@ -118,7 +118,7 @@ def test_expected_revisions_survive_conversions_of_the_table(client, other_clien
 def test_table_without_revisions_is_rejected(client, lights):
     client.write_value(lights[0], LEVEL, 30)
     seen = client.fleet.snapshot(devices=lights[:1])
-    for wanted, options, said in (
+    for writes, options, said in (
         (
             seen.drop(columns="desired_revision"),
             {"value": 40},
@@ -138,4 +138,4 @@ def test_table_without_revisions_is_rejected(client, lights):
         (seen.mirror.wide(), {}, "one row per resource, got a wide table; pass the result of client.fleet.snapshot"),
     ):
         with pytest.raises(InvalidValue, match=said):
-            client.plan(wanted, **options, if_match=True)
+            client.plan(writes, **options, if_match=True)

@@ -53,10 +53,10 @@ def test_expiry_is_longer_for_a_device_that_was_silent_for_long(client, simulato
     for column in ("expiry_seconds", "sleeps", "undoable"):
         assert frame[column].isna().tolist() == [False, False, True, True]
     simulator.set_online(sleepers[1], False)
-    for days, given in [(1, 3), (4, 10), (20, 30)]:
+    for days, expected_days in [(1, 3), (4, 10), (20, 30)]:
         simulator.advance(timedelta(days=days))
         (expiry_seconds,) = client.plan(all_to(sleepers[1:2])).frame["expiry_seconds"]
-        assert expiry_seconds == pytest.approx(given * DAY_SECONDS, abs=3600)
+        assert expiry_seconds == pytest.approx(expected_days * DAY_SECONDS, abs=3600)
     result = client.plan(all_to(sleepers[:1], 50)).apply(expiry_seconds=3600)
     assert (result["expires_at"] - result["accepted_at"]).dt.total_seconds().tolist() == [3600]
 
@@ -109,10 +109,10 @@ def test_canary_is_an_awake_device(client, simulator, sleepers, lights, capsys):
 
 
 def test_unregistered_device_is_never_a_canary(client, simulator, add):
-    away, *lights = [add(f"light-{number}") for number in range(3)]
-    simulator.deregister(away)
+    unregistered, *lights = [add(f"light-{number}") for number in range(3)]
+    simulator.deregister(unregistered)
     simulator.set_response_mode(lights[0], "reject")
-    plan = client.plan(all_to([away, *lights]))
+    plan = client.plan(all_to([unregistered, *lights]))
     assert statuses(plan.apply(include_offline=True, timeout=60)) == ["queued", "failure", "queued"]
 
 

@@ -68,8 +68,8 @@ def test_read_first_reads_only_unknown_values(client, simulator, lights):
     client.write_value(lights[1], LEVEL, 20)
     simulator.set_value(lights[0], LEVEL, 11)
     simulator.set_value(lights[1], LEVEL, 21)
-    wanted = [*all_to(lights), (lights[0], LEVEL, 40), ("nobody", LEVEL, 1), (lights[2], SWITCH, "bright")]
-    plan = client.plan(wanted, read_first=True)
+    writes = [*all_to(lights), (lights[0], LEVEL, 40), ("nobody", LEVEL, 1), (lights[2], SWITCH, "bright")]
+    plan = client.plan(writes, read_first=True)
     assert plan.frame["current_num"].tolist()[:3] == [10.0, 20.0, 10.0]
     assert client.get_device(lights[2])[SWITCH].reported is None
 
@@ -96,8 +96,8 @@ def test_read_first_does_not_read_sleeping_devices(client, simulator):
     assert client.requests.list() == []
 
 
-@pytest.mark.parametrize(("is_online", "told"), [(True, "(REJECTED)"), (False, "(no response)")])
-def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lights, monkeypatch, is_online, told):
+@pytest.mark.parametrize(("is_online", "failure"), [(True, "(REJECTED)"), (False, "(no response)")])
+def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lights, monkeypatch, is_online, failure):
     for module in (async_planner, planner):
         monkeypatch.setattr(module, "_LATE_SECONDS", 0.2)
         monkeypatch.setattr(module, "_POLL_SECONDS", 0.1)
@@ -105,7 +105,7 @@ def test_failed_read_delays_the_plan_briefly_and_is_named(client, simulator, lig
     simulator.set_online(lights[1], is_online)
     plan = client.plan(all_to(lights), read_first=True)
     assert undoable(plan) == [True, False, True]
-    assert f"a read of its value failed {told}" in plan.frame["reason"][1]
+    assert f"a read of its value failed {failure}" in plan.frame["reason"][1]
 
 
 def test_timeout_of_a_plan_includes_its_reads(client, simulator, lights):
@@ -144,10 +144,10 @@ def test_undo_rejects_exactly_the_rows_that_are_not_undoable(client, simulator, 
     assert {path: back[path] != "refuse" for path in sent.index} == sent.to_dict()
 
 
-def check_one(want, before):
+def check_one(requested, before):
     """Check a write to a device that reported the instances of a multiple resource before."""
-    payload, _ = encode(before, want.path, SENML_JSON)
-    mirrored = device_object(state(want.path, payload, content_type=SENML_JSON))
+    payload, _ = encode(before, requested.path, SENML_JSON)
+    mirrored = device_object(state(requested.path, payload, content_type=SENML_JSON))
     body = {
         "id": "015f00",
         "endpoint_name": "a",
@@ -156,18 +156,18 @@ def check_one(want, before):
         "updated_at": SNAPSHOT_AT,
     }
     devices = {"015f00": TargetDevice(Device.model_validate(body), SNAPSHOT_AT, mirrored.resources)}
-    (planned,) = check_all([want], devices, {})
+    (planned,) = check_all([requested], devices, {})
     return planned
 
 
 def test_undo_restores_all_instances_of_a_multiple_resource(tmp_path):
-    before, wanted = {0: 3800, 1: 5000}, {0: 3900}
-    planned = check_one(RequestedWrite("015f00", "/10250/0/8", wanted), before)
+    before, new_value = {0: 3800, 1: 5000}, {0: 3900}
+    planned = check_one(RequestedWrite("015f00", "/10250/0/8", new_value), before)
     assert planned.undoable
     assert planned.undo == RequestedWrite("015f00", "/10250/0/8", before, SENML_JSON)
     save(tmp_path / "plan.json", "https://mirror.example", [planned], [])
     (loaded,), _ = load(tmp_path / "plan.json", "https://mirror.example")
-    assert (loaded.requested.python, loaded.undo) == (wanted, planned.undo)
+    assert (loaded.requested.python, loaded.undo) == (new_value, planned.undo)
 
 
 def test_json_text_of_a_multiple_resource_is_not_written():

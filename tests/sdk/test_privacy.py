@@ -105,13 +105,13 @@ def everything_of(table):
 
 
 def is_in(secret, table):
-    return any(secret.encode() in whole for whole in everything_of(table))
+    return any(secret.encode() in content for content in everything_of(table))
 
 
 def found_in(table, ids):
-    wholes = everything_of(table)
+    contents = everything_of(table)
     secrets = {secret if isinstance(secret, bytes) else secret.encode() for secret in [*SECRETS, *ids]}
-    return {secret for secret in secrets for whole in wholes if secret in whole}
+    return {secret for secret in secrets for content in contents if secret in content}
 
 
 def test_no_personal_text_is_left_in_any_table(tables, homes):
@@ -140,12 +140,12 @@ def test_no_personal_text_is_left_in_any_library(client, homes, form):
 
 
 def test_all_forms_have_the_same_pseudonyms(client, homes):
-    for ask in (client.fleet.snapshot, client.state_frame):
-        expected = mirror(ask(raw=True)).pseudonymize(KEY)
-        table = pseudonymize(ask(raw=True, as_="arrow"), KEY)
+    for fetch in (client.fleet.snapshot, client.state_frame):
+        expected = mirror(fetch(raw=True)).pseudonymize(KEY)
+        table = pseudonymize(fetch(raw=True, as_="arrow"), KEY)
         pd.testing.assert_frame_equal(from_arrow(table), expected)
         assert metadata_of_table(table) == expected.attrs["mirror"]
-        assert pseudonymize(ask(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
+        assert pseudonymize(fetch(raw=True, as_="polars"), KEY).to_dicts() == table.to_pylist()
 
 
 def test_table_with_pseudonyms_can_be_computed_with(tables, homes):
@@ -155,8 +155,8 @@ def test_table_with_pseudonyms_can_be_computed_with(tables, homes):
     assert len(set(names.values())) == 2
     assert [names[one] for one in drift["device_id"]] == shared["drift"]["device_id"].tolist()
     assert shared["state"].mirror.drift(unconfirmed=True)["path"].tolist() == drift["path"].tolist()
-    told = [names.get(one) for one in events["device_id"].dropna()]
-    assert told == shared["events"]["device_id"].dropna().tolist()
+    expected = [names.get(one) for one in events["device_id"].dropna()]
+    assert expected == shared["events"]["device_id"].dropna().tolist()
     is_plain = joined["path"].isin([TEMPERATURE, UNIT, FIRMWARE, LEVEL])
     assert shared["joined"]["floor"][is_plain].tolist() == joined["floor"][is_plain].tolist()
     for name in ("path", "label", "unit", "reported_at", "value_kind", "desired_status", "subscribed"):
@@ -181,13 +181,13 @@ def test_each_listed_resource_is_replaced_and_reported(client, homes, tmp_path):
     assert all(text.startswith("value-") for text in values(state, UNKNOWN))
     assert values(state, SERIAL, "reported_raw") == [text.encode() for text in values(state, SERIAL)]
     report = state.attrs["mirror"]["pseudonymized"]
-    told = {(line["column"], line["resource"]): (line["how"], line["cells"]) for line in report}
-    assert told["device_id", None] == ("identifier", len(state))
-    assert told["reported_text", "/3/*/2"] == told["reported_raw", "/3/*/2"] == ("identifier", 2)
-    assert told["reported_num", "/6/*/0"] == ("place", 2)
-    assert told["reported_text", "/9999/*/1"] == ("undeclared", 2)
-    assert told["reported_text", None] == ("within", 1)
-    assert ("reported_num", "/9999/*/1") not in told
+    reported = {(line["column"], line["resource"]): (line["how"], line["cells"]) for line in report}
+    assert reported["device_id", None] == ("identifier", len(state))
+    assert reported["reported_text", "/3/*/2"] == reported["reported_raw", "/3/*/2"] == ("identifier", 2)
+    assert reported["reported_num", "/6/*/0"] == ("place", 2)
+    assert reported["reported_text", "/9999/*/1"] == ("undeclared", 2)
+    assert reported["reported_text", None] == ("within", 1)
+    assert ("reported_num", "/9999/*/1") not in reported
     # Also in the files.
     state.to_parquet(tmp_path / "state.parquet")
     assert read_parquet(tmp_path / "state.parquet").attrs == state.attrs
@@ -196,10 +196,10 @@ def test_each_listed_resource_is_replaced_and_reported(client, homes, tmp_path):
 
 def test_key_determines_the_pseudonyms_and_is_stored_nowhere(client, homes):
     state = client.fleet.snapshot(raw=True)
-    before, about = state.copy(deep=True), dict(state.attrs["mirror"])
+    before, metadata = state.copy(deep=True), dict(state.attrs["mirror"])
     one, same, other = (state.mirror.pseudonymize(key) for key in (KEY, KEY.encode(), KEY + "!"))
     pd.testing.assert_frame_equal(state, before)
-    assert state.attrs["mirror"] == about
+    assert state.attrs["mirror"] == metadata
     assert one["device_id"].tolist() == same["device_id"].tolist()
     assert not set(one["device_id"]) & set(other["device_id"])
     assert one.attrs["mirror"]["server"] != other.attrs["mirror"]["server"]
@@ -215,9 +215,9 @@ def test_key_determines_the_pseudonyms_and_is_stored_nowhere(client, homes):
 def test_invalid_keys_and_tables_are_rejected(client, homes):
     state, table = client.fleet.snapshot(), client.fleet.snapshot(as_="arrow")
     for key in ("short", b"fifteen bytes..", "", 12345678901234567890, None):
-        with pytest.raises(InvalidValue, match="the key") as refused:
+        with pytest.raises(InvalidValue, match="the key") as caught:
             state.mirror.pseudonymize(key)
-        assert not key or str(key) not in str(refused.value)
+        assert not key or str(key) not in str(caught.value)
     shared = state.mirror.pseudonymize(KEY)
     for twice in (shared, pseudonymize(table, KEY)):
         with pytest.raises(InvalidValue, match="pseudonyms already"):
@@ -247,9 +247,11 @@ def test_declaration_of_a_registered_object_has_precedence(client, simulator, mo
         4: ResourceDeclaration("Color", text, "R"),
     }
     register_object(30001, "Home", declared)
-    given = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}
-    device = simulator.add_device("home", [{"path": f"/30001/0/{one}", "value": text} for one, text in given.items()])
-    for one in given:
+    raw_values = {1: "Rita", 2: "48.137", 3: "dear diary", 4: "green"}
+    device = simulator.add_device(
+        "home", [{"path": f"/30001/0/{one}", "value": text} for one, text in raw_values.items()]
+    )
+    for one in raw_values:
         client.read_value(device, f"/30001/0/{one}")
     state = client.fleet.snapshot().mirror.pseudonymize(KEY)
     texts = dict(zip(state["path"], state["reported_text"], strict=True))
@@ -266,13 +268,13 @@ def test_the_manual_lists_the_same_as_the_code():
     _, columns, resources = re.findall(r"^\|---.*\n((?:\|.*\n)+)", TOPICS["privacy"].read_text(), re.MULTILINE)
     for column in PERSONAL_COLUMNS:
         assert f"| {column.column} | {column.word}-… | {column.why} |\n" in columns
-    told = re.findall(r"\b(any|\d+)/(\d+)\b", resources)
+    documented = re.findall(r"\b(any|\d+)/(\d+)\b", resources)
     pairs = [pair for group in PERSONAL_RESOURCES for pair in group.resources]
     declared = [("any" if object_id is None else str(object_id), str(resource_id)) for object_id, resource_id in pairs]
-    assert told == declared
+    assert documented == declared
     becomes = re.findall(r"^\| (\S+-…|tenths of a degree|nothing) \|", resources, re.MULTILINE)
-    shown = {Personal.IDENTIFIER: "{}-…", Personal.PLACE: "tenths of a degree", Personal.HIDDEN: "nothing"}
-    assert becomes == [shown[group.how].format(group.word) for group in PERSONAL_RESOURCES]
+    formats = {Personal.IDENTIFIER: "{}-…", Personal.PLACE: "tenths of a degree", Personal.HIDDEN: "nothing"}
+    assert becomes == [formats[group.how].format(group.word) for group in PERSONAL_RESOURCES]
 
 
 NAME = "kitchen-of-anna"

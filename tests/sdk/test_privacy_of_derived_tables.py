@@ -28,41 +28,41 @@ PERSONAL = {number for pair in COORDINATES.values() for number in (*pair, pair[1
 
 def history():
     """Return rows with two reports of each resource in each of two hours."""
-    told = {**COORDINATES, TEMPERATURE: (21.53, 21.77)}
-    times = [(hour, place) for hour in range(2) for place in range(2)]
+    reported = {**COORDINATES, TEMPERATURE: (21.53, 21.77)}
+    times = [(hour, index) for hour in range(2) for index in range(2)]
     rows = [
-        Row("reported", "d1", path, 3600 * hour + 1200 * place, pair[place] + hour, order=4 * hour + place + 1)
-        for path, pair in told.items()
-        for hour, place in times
+        Row("reported", "d1", path, 3600 * hour + 1200 * index, pair[index] + hour, order=4 * hour + index + 1)
+        for path, pair in reported.items()
+        for hour, index in times
     ]
     return frame_of(rows).assign(endpoint_name="anna")
 
 
 @cache
 def derived_tables():
-    told, end = history(), BEGIN + timedelta(hours=2)
-    hours = told.mirror.resample("1h", ["last", "min", "max", "time_weighted_mean", "count"], begin=BEGIN, end=end)
-    places, rest = told[told["path"] == "/6/0/0"], told[told["path"] == TEMPERATURE]
+    rows, end = history(), BEGIN + timedelta(hours=2)
+    hours = rows.mirror.resample("1h", ["last", "min", "max", "time_weighted_mean", "count"], begin=BEGIN, end=end)
+    locations, rest = rows[rows["path"] == "/6/0/0"], rows[rows["path"] == TEMPERATURE]
     narrow = hours[hours["path"] != TEMPERATURE]
     on_hours = {"on": ["device_id", "path", "bin"]}
     return {
-        "compare": told.mirror.compare(BEGIN, BEGIN + timedelta(hours=1), "1h", how="last"),
-        "rates": told.mirror.rates("/6/*", begin=BEGIN, end=end),
-        "rates by bin": told.mirror.rates("*", bin="1h", begin=BEGIN, end=end),
+        "compare": rows.mirror.compare(BEGIN, BEGIN + timedelta(hours=1), "1h", how="last"),
+        "rates": rows.mirror.rates("/6/*", begin=BEGIN, end=end),
+        "rates by bin": rows.mirror.rates("*", bin="1h", begin=BEGIN, end=end),
         "resample": hours,
-        "unchanged": told.mirror.unchanged("1min", begin=BEGIN, end=end),
-        "align": told.mirror.align(on="1h", how="last", begin=BEGIN, end=end),
+        "unchanged": rows.mirror.unchanged("1min", begin=BEGIN, end=end),
+        "align": rows.mirror.align(on="1h", how="last", begin=BEGIN, end=end),
         "own column": hours.assign(
             doubled=hours["last"] * 2, micro=(hours["last"] * 1e6), exact=hours["last"].astype("string")
         ),
         "statistics of pandas": hours.groupby(["device_id", "path"], observed=True)["last"].describe().reset_index(),
         "join": hours.mirror.join(hours, **on_hours),
         "join with another suffix": hours.mirror.join(hours, suffix="-b", **on_hours),
-        "join by device": rest.mirror.join(places, on="device_id"),
-        "join by device, other side": places.mirror.join(rest, on="device_id"),
-        "merge": rest.merge(places, on="device_id"),
-        "wide join": told.mirror.align(on="1h", how="last", begin=BEGIN, end=end).mirror.join(
-            told.mirror.align(on="1h", how="min", begin=BEGIN, end=end), on=["device_id", "bin"]
+        "join by device": rest.mirror.join(locations, on="device_id"),
+        "join by device, other side": locations.mirror.join(rest, on="device_id"),
+        "merge": rest.merge(locations, on="device_id"),
+        "wide join": rows.mirror.align(on="1h", how="last", begin=BEGIN, end=end).mirror.join(
+            rows.mirror.align(on="1h", how="min", begin=BEGIN, end=end), on=["device_id", "bin"]
         ),
         "other name of the path": hours.rename(columns={"path": "path_here"}),
         "path in the index": hours.set_index(["device_id", "path"]),
@@ -72,17 +72,17 @@ def derived_tables():
 
 def exact(number):
     """Return whether a number is one of the exact numbers, also an hour later or in another scale."""
-    told = [(one + hour) * scale for one in PERSONAL for hour in (0, 1) for scale in (1, 2, 1e6)]
-    return any(abs(float(number) - one) < 1e-7 for one in told)
+    personal_numbers = [(one + hour) * scale for one in PERSONAL for hour in (0, 1) for scale in (1, 2, 1e6)]
+    return any(abs(float(number) - one) < 1e-7 for one in personal_numbers)
 
 
 def exact_numbers(frame):
     """Return the exact numbers that remain, also within texts and bins."""
     flat = frame.reset_index()
-    cells = [cell for place in range(flat.shape[1]) for cell in flat.iloc[:, place].dropna().tolist()]
+    cells = [cell for column in range(flat.shape[1]) for cell in flat.iloc[:, column].dropna().tolist()]
     cells += [edge for cell in cells if isinstance(cell, pd.Interval) for edge in (cell.left, cell.right)]
-    told = [cell for cell in cells if isinstance(cell, numbers.Real) and not isinstance(cell, bool)]
-    return [one for one in told if exact(one)] + [
+    real_numbers = [cell for cell in cells if isinstance(cell, numbers.Real) and not isinstance(cell, bool)]
+    return [one for one in real_numbers if exact(one)] + [
         cell for cell in cells if isinstance(cell, str) and any(str(one) in cell for one in PERSONAL)
     ]
 
@@ -104,8 +104,8 @@ def test_numbers_of_other_resources_stay_in_derived_tables():
         table = tables[name][tables[name]["path"] == TEMPERATURE].drop(columns="exact", errors="ignore")
         shared = mirror(table).pseudonymize(KEY)
         named = ["device_id", "endpoint_name", "endpoint_name_other"]
-        plain, told = (one.drop(columns=named, errors="ignore") for one in (table, shared))
-        pd.testing.assert_frame_equal(told, plain, check_categorical=False)
+        plain, pseudonymized = (one.drop(columns=named, errors="ignore") for one in (table, shared))
+        pd.testing.assert_frame_equal(pseudonymized, plain, check_categorical=False)
     # A value of a joined table is treated according to its own path.
     shared = mirror(tables["join by device, other side"]).pseudonymize(KEY)
     assert set(shared["value_num_other"]) == {21.53, 21.77, 22.53, 22.77}
@@ -116,14 +116,14 @@ def test_times_counts_and_revisions_stay():
     shared = mirror(hours).pseudonymize(KEY)
     for column in ("bin", "count", "covered"):
         pd.testing.assert_series_equal(shared[column], hours[column])
-    told = history()
-    pd.testing.assert_series_equal(mirror(told).pseudonymize(KEY)["revision"], told["revision"])
+    rows = history()
+    pd.testing.assert_series_equal(mirror(rows).pseudonymize(KEY)["revision"], rows["revision"])
 
 
 def forms_of(column, path):
     """Return the same values in every form of a table, and for pandas in every suitable dtype."""
-    about = {"device_id": ["d1", "d2", "d3"], "path": [path] * 3}
-    table = pa.table({**about, "reported_num": column, "last_other": column})
+    columns = {"device_id": ["d1", "d2", "d3"], "path": [path] * 3}
+    table = pa.table({**columns, "reported_num": column, "last_other": column})
     frame = table.to_pandas()
     objects = frame.astype({"reported_num": object, "last_other": object})
     arrow_dtypes = table.to_pandas(types_mapper=pd.ArrowDtype)
@@ -151,8 +151,8 @@ def test_every_type_of_value_is_replaced_in_every_library(kind):
             assert len(shared) == 3
             if path != "/9999/0/1" and kind in ("number", "integer", "text", "bytes", "decimal"):
                 rows = shared.to_pylist() if isinstance(shared, pa.Table) else pl.DataFrame(shared).to_dicts()
-                told = [row[name] for row in rows for name in ("reported_num", "last_other")]
-                assert not any(cell is not None and cell == value for cell in told for value in values)
+                cells = [row[name] for row in rows for name in ("reported_num", "last_other")]
+                assert not any(cell is not None and cell == value for cell in cells for value in values)
 
 
 def test_ids_that_became_numbers_are_replaced():

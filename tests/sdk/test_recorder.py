@@ -187,16 +187,16 @@ def test_a_truncated_or_damaged_journal_yields_its_complete_entries_and_the_rest
     observed(1.0, 2.0)
     until(lambda: recorder.events == 2)
     journal = journal_path(folder, 2)
-    kept = journal.read_bytes()
+    original = journal.read_bytes()
     recorder.stop()
     part_path(folder, 2).unlink()
-    for content in [*(kept[:cut] for cut in range(0, len(kept), 199)), *damaged(kept)]:
+    for content in [*(original[:cut] for cut in range(0, len(original), 199)), *damaged(original)]:
         journal.write_bytes(content)
         seen, audit = numbers(Recording(folder).events()), Recording(folder).audit()
         assert seen == [1.0, 2.0][: len(seen)]
         assert audit.events == len(seen)
         assert audit.events == 0 or audit.until_at is not None
-    journal.write_bytes(kept[:-50])
+    journal.write_bytes(original[:-50])
     client.record(folder).stop()
     assert numbers(Recording(folder).events()) == [1.0, 2.0]
     assert Recording(folder).audit().complete
@@ -205,37 +205,37 @@ def test_a_truncated_or_damaged_journal_yields_its_complete_entries_and_the_rest
 def damaged(content, count=20):
     """Yield the content with one flipped bit at various positions."""
     for number in range(count):
-        place = number * len(content) // count
-        yield content[:place] + bytes([content[place] ^ (1 << number % 8)]) + content[place + 1 :]
+        position = number * len(content) // count
+        yield content[:position] + bytes([content[position] ^ (1 << number % 8)]) + content[position + 1 :]
 
 
 def test_a_damaged_file_is_reported_by_name_or_changes_nothing(client, observed, folder):
     with client.record(folder) as recorder:
         until_at = observed(1.0, 2.0)
     recording = recorder.recording
-    asked = {
+    queries = {
         part_path(folder, 2): lambda: recording.events().to_csv(),
         state_path(folder, 1): lambda: recording.as_of(until_at).to_csv(),
     }
-    for file, ask in asked.items():
-        whole = ask()
-        kept = file.read_bytes()
-        refused = 0
-        for content in damaged(kept):
+    for file, query in queries.items():
+        expected = query()
+        original = file.read_bytes()
+        rejected_count = 0
+        for content in damaged(original):
             file.write_bytes(content)
             try:
-                assert ask() == whole
+                assert query() == expected
             except RecordingDamaged as error:
-                refused += f"{error}".startswith(f"{file} is damaged (")
-        assert refused > 5
-        file.write_bytes(kept)
+                rejected_count += f"{error}".startswith(f"{file} is damaged (")
+        assert rejected_count > 5
+        file.write_bytes(original)
     # A recorder does not continue with it, and does not change it.
     part = part_path(folder, 2)
-    kept = part.read_bytes()
-    part.write_bytes(kept[: len(kept) // 2])
+    original = part.read_bytes()
+    part.write_bytes(original[: len(original) // 2])
     with pytest.raises(RecordingDamaged, match=r"part-000002\.parquet is damaged"):
         client.record(folder)
-    part.write_bytes(kept)
+    part.write_bytes(original)
     client.record(folder).stop()
 
 
@@ -302,9 +302,9 @@ def test_recording_without_the_time_of_logging_is_read_and_continued(client, obs
 def test_recording_of_another_format_version_is_rejected(client, observed, folder, version, found):
     with client.record(folder):
         observed(1.0)
-    about = json.loads(settings_path(folder).read_text())
-    del about["version"]
-    settings_path(folder).write_text(json.dumps(about | version))
+    saved_settings = json.loads(settings_path(folder).read_text())
+    del saved_settings["version"]
+    settings_path(folder).write_text(json.dumps(saved_settings | version))
     for use in (Recording, client.record):
         with pytest.raises(InvalidValue, match=rf"{found}, .* reads format version 2\); use another folder"):
             use(folder)
@@ -425,16 +425,16 @@ def test_an_asynchronous_recorder_that_cannot_write_while_stopping_raises(
 ):
     async def scene(client):
         recorder = await client.record(folder)
-        begun, stopping = threading.Event(), threading.Event()
+        started, stopping = threading.Event(), threading.Event()
 
         def write(*_, **__):
-            begun.set()
+            started.set()
             stopping.wait(30)
             no_space()
 
         monkeypatch.setattr(recorder._writer, "write", write)
         await asyncio.to_thread(simulator.deregister, device_id)
-        assert await asyncio.to_thread(begun.wait, 30)
+        assert await asyncio.to_thread(started.wait, 30)
         # The recorder is waiting for the end of its write.
         asyncio.get_running_loop().call_soon(stopping.set)
         with pytest.raises(OSError, match="no space left"):

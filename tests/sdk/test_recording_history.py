@@ -54,12 +54,12 @@ def test_rows_are_sorted_by_device_path_and_time(recorded):
     assert sorted(reported(frame), key=str) == sorted(ALL, key=str)
     assert frame["device_id"].tolist() == sorted(frame["device_id"])
     assert frame.columns.tolist() == HISTORY_SCHEMA.names
-    about = frame.attrs["mirror"]
-    assert (about["devices"], about["complete"]) == (2, True)
-    assert about["oldest_at"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    metadata = frame.attrs["mirror"]
+    assert (metadata["devices"], metadata["complete"]) == (2, True)
+    assert metadata["oldest_at"] == begin.strftime("%Y-%m-%dT%H:%M:%S.000Z")
     assert recording.history(raw=True).columns.tolist() == HISTORY_RAW_SCHEMA.names
     # It is complete up to the end of the recording.
-    assert recording.history(end=about["taken_at"]).attrs["mirror"]["complete"]
+    assert recording.history(end=metadata["taken_at"]).attrs["mirror"]["complete"]
     assert not recording.history(end=begin + 60 * SECOND).attrs["mirror"]["complete"]
 
 
@@ -77,7 +77,7 @@ def test_devices_paths_and_an_interval_choose_rows(recorded, client):
 
 
 def test_invalid_arguments_are_rejected(recorded):
-    for asked, words in (
+    for arguments, words in (
         ({"begin": datetime(2026, 1, 1, tzinfo=UTC)}, "is before the recording, which starts at"),
         ({"begin": datetime(2026, 1, 1)}, "no time zone"),
         ({"devices": ["no-device"]}, "the recording has no device 'no-device'; there are 4"),
@@ -85,7 +85,7 @@ def test_invalid_arguments_are_rejected(recorded):
         ({"tz": "Nowhere"}, "time zone"),
     ):
         with pytest.raises(InvalidValue, match=words):
-            recorded[0].history(**asked)
+            recorded[0].history(**arguments)
 
 
 @pytest.mark.both_clients

@@ -125,9 +125,9 @@ def check_prefix(folder):
         return
     recording = Recording(folder)
     audit = recording.audit()
-    held = numbers_of(folder)
-    assert held == list(range(1, audit.last_seq + 1))
-    assert (audit.complete, audit.duplicates, audit.events) == (True, 0, len(held))
+    numbers = numbers_of(folder)
+    assert numbers == list(range(1, audit.last_seq + 1))
+    assert (audit.complete, audit.duplicates, audit.events) == (True, 0, len(numbers))
     finalized = list(range(1, audit.finalized_events + 1))
     assert {path.name for path in folder.iterdir()} == {
         file_names.part_path(folder, number).name for number in range(1, len(file_names.part_numbers(folder)) + 1)
@@ -157,9 +157,9 @@ def test_a_removed_folder_is_created_again(folder):
     with pytest.raises(FileNotFoundError, match="is not a recording"):
         Recording(folder)
     other = SETTINGS.model_copy(update={"paths": ["/3303/*"]})
-    with closing(RecordingFolder(folder, other)) as anew:
-        assert anew.position is None
-        anew.append([], LogSpan(90, 90, AT, AT))
+    with closing(RecordingFolder(folder, other)) as recreated:
+        assert recreated.position is None
+        recreated.append([], LogSpan(90, 90, AT, AT))
     assert numbers_of(folder) == []
     assert file_names.state_numbers(folder) == []
 
@@ -189,9 +189,9 @@ def test_files_of_another_recording_are_not_used(folder, tmp_path):
     record(other)
     shutil.rmtree(folder)
     shutil.copytree(other, folder)
-    for ask in (lambda: Recording(folder), lambda: RecordingFolder(folder, SETTINGS)):
+    for open_recording in (lambda: Recording(folder), lambda: RecordingFolder(folder, SETTINGS)):
         with pytest.raises(InvalidValue, match=r"_run\.parquet\.mirror belongs to another recording"):
-            ask()
+            open_recording()
     shutil.rmtree(file_names.sidecar_of(folder))
     assert Recording(folder).audit().complete
 

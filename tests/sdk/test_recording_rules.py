@@ -159,12 +159,12 @@ def test_closing_the_client_removes_the_rules_also_of_a_cancelled_task(mirror, s
 
             async def forever():
                 async with await client.record(folder, paths=["/3303/*"], subscribe=True):
-                    begun.set()
+                    started.set()
                     await asyncio.Event().wait()
 
-            begun = asyncio.Event()
+            started = asyncio.Event()
             task = asyncio.create_task(forever())
-            await begun.wait()
+            await started.wait()
             task.cancel()
             await asyncio.wait([task])
             after_cancel = await client.subscriptions.rules.list()
@@ -205,9 +205,9 @@ def cut(mirror, client_of):
             raise httpx.ConnectError("cut")
         return answer
 
-    behind = Between(mirror, pass_on, before=pass_on)
+    transport = Between(mirror, pass_on, before=pass_on)
     with MirrorClient(URL, key, transport=mirror.transport) as near:
-        yield network, client_of(URL, key, transport=behind, max_retries=0), near
+        yield network, client_of(URL, key, transport=transport, max_retries=0), near
 
 
 def test_rules_that_could_not_be_removed_are_removed_by_the_next_recorder(cut, sensors, folder, caplog):
@@ -229,11 +229,11 @@ def test_rules_that_could_not_be_removed_are_removed_by_the_next_recorder(cut, s
 def test_a_beginning_that_fails_leaves_no_rules(cut, sensors, folder, what, when):
     """The network is interrupted once, before or after a request. The state is read after the rules are added."""
     network, client, near = cut
-    asked = []
+    interrupted = []
 
     def cuts(request):
-        if f"{request.method} {request.url.path}".startswith(what) and asked in ([], [request]):
-            asked[:] = [request]
+        if f"{request.method} {request.url.path}".startswith(what) and interrupted in ([], [request]):
+            interrupted[:] = [request]
             # A killed recorder must leave a note of the rules that it was going to add.
             assert file_names.rules_path(folder).exists() or what == "GET /v2/subscriptions"
             return when

@@ -27,8 +27,8 @@ def naive_bins(naive, length, begin, end):
     for device, path in naive.resources:
         for start in range(first, max(end, begin + 1), length):
             seconds = [second for second in range(start, start + length) if begin <= second < end]
-            held = [naive.known(device, path, second) for second in seconds]
-            known = [float(one) for one in held if one is not None]
+            values = [naive.known(device, path, second) for second in seconds]
+            known = [float(one) for one in values if one is not None]
             inside = [row for row in naive.values(device, path) if start <= row.at < start + length]
             inside = [row for row in inside if begin <= row.at < end]
             points = [float(row.value) for row in inside if readable(row.value) is not None]
@@ -43,8 +43,8 @@ def naive_bins(naive, length, begin, end):
 def test_the_statistics_are_those_of_a_plain_computation(rows, length, limit, data):
     begin = data.draw(st.one_of(st.none(), st.integers(0, SECONDS)))
     end = data.draw(st.one_of(st.none(), st.integers(begin or 0, SECONDS + 10)))
-    given = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
-    found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **given)
+    bounds = {name: at(one) for name, one in (("begin", begin), ("end", end)) if one is not None}
+    found = frame_of(rows).mirror.resample(f"{length}s", ALL, silence_limit=limited(limit), **bounds)
     newest = max((row.at for row in rows), default=0)
     # Without an end, the newest row is requested too.
     last = newest + 1 if end is None else end
@@ -90,29 +90,29 @@ def test_the_mean_of_a_constant_is_the_constant(value, instants):
 
 def test_the_order_of_the_rows_the_index_and_the_unit_of_times_make_no_difference():
     frame = frame_of([*reports((0, 1.0), (0, 2.0), (9, 3.0), (30, 4.0)), *reports((3, 5.0), device="d2")])
-    asked = frame.mirror.resample("7s", ALL)
+    expected = frame.mirror.resample("7s", ALL)
     shuffled = frame.sample(frac=1, random_state=4)
     shuffled.index = pd.Index([0] * len(frame))
-    pd.testing.assert_frame_equal(shuffled.mirror.resample("7s", ALL), asked)
+    pd.testing.assert_frame_equal(shuffled.mirror.resample("7s", ALL), expected)
     finer = frame.assign(changed_at=frame["changed_at"].dt.as_unit("ns"))
-    pd.testing.assert_frame_equal(finer.mirror.resample("7s", ALL), asked)
+    pd.testing.assert_frame_equal(finer.mirror.resample("7s", ALL), expected)
 
 
 def test_a_history_is_unknown_after_its_end():
-    about = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
-    frame = frame_of(reports((0, 1.0), (30, 4.0)), **about)
+    metadata = {"taken_at": at(60).isoformat(), "end": at(40).isoformat(), "oldest_at": at(-60).isoformat()}
+    frame = frame_of(reports((0, 1.0), (30, 4.0)), **metadata)
     assert frame.mirror.resample("20s", end=at(60))["covered"].tolist() == [1.0, 1.0, 0.0]
-    without = frame_of(reports((0, 1.0)), **about | {"end": None})
+    without = frame_of(reports((0, 1.0)), **metadata | {"end": None})
     assert without.mirror.resample("1min", end=at(120))["covered"].tolist() == [1.0, 0.0]
 
 
 def test_a_device_with_a_fast_clock_does_not_extend_the_history():
-    about = {"taken_at": at(60).isoformat(), "end": None, "oldest_at": at(-60).isoformat()}
+    metadata = {"taken_at": at(60).isoformat(), "end": None, "oldest_at": at(-60).isoformat()}
     rows = [*reports((0, 1.0), (60, 2.0)), *reports((30, 5.0), (10**9, 6.0), device="d2")]
-    found = frame_of(rows, **about).mirror.resample("30s", ["count", "last"])
+    found = frame_of(rows, **metadata).mirror.resample("30s", ["count", "last"])
     assert found["count"].tolist() == [1, 0, 1, 0, 1, 0]
     assert found["last"].tolist() == [1.0, 1.0, pd.NA, pd.NA, 5.0, pd.NA]
-    assert frame_of(rows, **about).mirror.unchanged("1s")["end"].max() == at(60)
+    assert frame_of(rows, **metadata).mirror.unchanged("1s")["end"].max() == at(60)
 
 
 def test_a_nonexistent_local_time_is_resolved_or_rejected():
@@ -148,9 +148,9 @@ def test_initial_values_come_from_earlier_rows_or_a_state_table():
     assert quiet["last"].tolist() == [5.0, pd.NA, 9.0]
     assert quiet["covered"].tolist() == [0.6, 0.0, 1.0]
     # It is valid from its instant on, even if its times are later.
-    behind = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
-    behind.attrs["mirror"] = {"taken_at": at(0).isoformat()}
-    found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=behind)
+    later_state = state.assign(reported_at=pd.to_datetime([at(25), None], utc=True))
+    later_state.attrs["mirror"] = {"taken_at": at(0).isoformat()}
+    found = later.mirror.resample("10s", "last", begin=at(0), end=at(30), state=later_state)
     assert found["last"].tolist() == [5.0, 5.0, 9.0]
 
 
@@ -324,12 +324,12 @@ def test_bins_at_a_change_of_the_clock(zone, begin, span, hours):
 def test_days_of_a_zone_have_23_or_25_hours():
     begin = datetime(2026, 10, 24, 22, tzinfo=UTC)
     rows = frame_of(reports((0, 1.0))).assign(changed_at=pd.to_datetime([begin], utc=True))
-    asked = {"bin": "1D", "how": "count", "end": begin + timedelta(hours=25)}
-    found = rows.mirror.resample(**asked, tz="Europe/Berlin")
+    options = {"bin": "1D", "how": "count", "end": begin + timedelta(hours=25)}
+    found = rows.mirror.resample(**options, tz="Europe/Berlin")
     assert [str(one) for one in found["bin"]] == ["2026-10-25 00:00:00+02:00"]
     assert found["covered"].tolist() == [1.0]
     # Bins are in the zone of the table.
-    pd.testing.assert_frame_equal(rows.mirror.in_zone("Europe/Berlin").mirror.resample(**asked), found)
+    pd.testing.assert_frame_equal(rows.mirror.in_zone("Europe/Berlin").mirror.resample(**options), found)
 
 
 # Invalid input
@@ -381,9 +381,9 @@ def test_many_resources_together_equal_each_alone():
         row for n, device in enumerate(devices) for row in reports((n, 1.0), (n + 9, 2.0), (30 - n, n), device=device)
     ]
     frame = frame_of(rows).sample(frac=1, random_state=2)
-    asked = {"begin": at(0), "end": at(40)}
+    options = {"begin": at(0), "end": at(40)}
     for how in (["time_weighted_mean", "count"], "duration"):
-        whole = frame.mirror.resample("1s", how, **asked)
-        alone = [frame[frame["device_id"] == device].mirror.resample("1s", how, **asked) for device in devices]
+        together = frame.mirror.resample("1s", how, **options)
+        alone = [frame[frame["device_id"] == device].mirror.resample("1s", how, **options) for device in devices]
         expected = pd.concat([one.astype({"device_id": object}) for one in alone], ignore_index=True)
-        pd.testing.assert_frame_equal(whole.astype({"device_id": object}), expected)
+        pd.testing.assert_frame_equal(together.astype({"device_id": object}), expected)

@@ -167,7 +167,7 @@ def test_entries_are_in_order_of_their_numbers_or_of_the_message(other):
     ],
 )
 def test_numbers_that_cannot_be_are_a_fault(numbers, after, fault):
-    told = Entries({"blips": [{"seq": number, "at": place} for place, number in enumerate(numbers)]}).numbering_error(
+    error = Entries({"blips": [{"seq": number, "at": index} for index, number in enumerate(numbers)]}).numbering_error(
         after, 9
     )
-    assert told == fault or (fault is not None and str(told).endswith(fault))
+    assert error == fault or (fault is not None and str(error).endswith(fault))

@@ -24,9 +24,9 @@ def responding(client_of):
 
     def make(status, body, **headers):
         def respond(sent):
-            told = {"Content-Type": sent.headers.get("Accept", "application/json"), **headers}
+            response_headers = {"Content-Type": sent.headers.get("Accept", "application/json"), **headers}
             stream = {"stream": body} if isinstance(body, Arriving) else {"content": body}
-            return httpx.Response(status, headers=told, **stream)
+            return httpx.Response(status, headers=response_headers, **stream)
 
         client = client_of(transport=httpx.MockTransport(respond))
         record_pauses(client)
@@ -64,7 +64,7 @@ def test_a_decompression_bomb_needs_little_memory(responding, tmp_path, monkeypa
 
     assert traced_peak(call) < (24_000_000 if status == 200 else 8_000_000)
     assert body.is_closed
-    assert body.wanted < len(body.pieces)
+    assert body.pieces_read < len(body.pieces)
 
 
 def test_a_response_up_to_the_limit_is_read(responding, monkeypatch):
@@ -76,10 +76,10 @@ def test_a_response_up_to_the_limit_is_read(responding, monkeypatch):
         monkeypatch.setattr("mirror_sdk._protocol.response_body.MAX_BYTES", 19_999)
         with pytest.raises(UnexpectedResponse, match="19999"):
             responding(200, make(), **headers).get_device(DEVICE)
-    told = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'
+    error_body = b'{"object":"error","code":500,"type":"x","message":"because","request_id":"r1"}'
     for size, message in ((MAX_ERROR_BYTES, "because"), (MAX_ERROR_BYTES + 1, "no explanation")):
         with pytest.raises(ServerError, match=message):
-            responding(500, Arriving(told + b" " * (size - len(told)))).get_device(DEVICE)
+            responding(500, Arriving(error_body + b" " * (size - len(error_body)))).get_device(DEVICE)
 
 
 def test_a_response_that_announces_too_many_bytes_is_not_read(responding, tmp_path):
@@ -89,11 +89,11 @@ def test_a_response_that_announces_too_many_bytes_is_not_read(responding, tmp_pa
             body = Arriving(OBJECT)
             with pytest.raises(UnexpectedResponse, match=limit):
                 call(responding(200, body, **{"Content-Length": str(length)}), tmp_path)
-            assert (body.wanted, body.is_closed) == (0, True)
+            assert (body.pieces_read, body.is_closed) == (0, True)
     body = Arriving(OBJECT)
     with pytest.raises(ServerError):
         responding(500, body, **{"Content-Length": str(MAX_ERROR_BYTES + 1)}).get_device(DEVICE)
-    assert (body.wanted, body.is_closed) == (0, True)
+    assert (body.pieces_read, body.is_closed) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,28 +112,28 @@ def test_other_content_encodings_are_rejected(responding, encoding):
 
 
 def test_only_supported_encodings_are_requested(client_of):
-    asked = []
+    encodings = []
 
     def respond(request):
-        asked.append(request.headers["Accept-Encoding"])
+        encodings.append(request.headers["Accept-Encoding"])
         return httpx.Response(406 if request.headers.get("Accept") == ARROW else 200, content=OBJECT)
 
     client = client_of(transport=httpx.MockTransport(respond))
     client.get_device(DEVICE)
     with pytest.raises(MirrorError):
         client.fleet.snapshot()
-    assert asked == ["gzip", "identity", "gzip"]
+    assert encodings == ["gzip", "identity", "gzip"]
 
 
 def test_damaged_compression_is_an_error(responding):
     complete = zlib.compress(OBJECT, wbits=_GZIP)
-    for body, error, told in (
+    for body, error, message in (
         (Arriving(complete[:20] + b"\xff" * 40), ConnectionFailed, "DecodingError"),
         (Arriving(complete[:30]), UnexpectedResponse, None),
         (Arriving(complete + complete), UnexpectedResponse, "continues after the end"),
         (Arriving(complete + complete, len(complete)), UnexpectedResponse, "continues after the end"),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             responding(200, body, **GZIP).get_device(DEVICE)
 
 

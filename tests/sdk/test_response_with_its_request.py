@@ -29,7 +29,7 @@ PREFERENCE = f"wait={HOLD_SECONDS}"
 class BridgeTransport(Between):
     """A transport for either client with which the server waits without a thread. It counts requests."""
 
-    sent, delayed, most_held = (), 0, 0
+    sent, delayed, max_delayed = (), 0, 0
 
     def handle_request(self, request):
         content = request.read()
@@ -43,13 +43,13 @@ class BridgeTransport(Between):
 
     async def handle_async_request(self, request):
         self.sent += (request,)
-        is_held = "Prefer" in request.headers
-        self.delayed += is_held
-        self.most_held = max(self.delayed, self.most_held)
+        is_delayed = "Prefer" in request.headers
+        self.delayed += is_delayed
+        self.max_delayed = max(self.delayed, self.max_delayed)
         try:
             return await super().handle_async_request(request)
         finally:
-            self.delayed -= is_held
+            self.delayed -= is_delayed
 
     def requested_kinds(self):
         """Return the kinds of the requests since the last call, and the hold of each."""
@@ -175,9 +175,9 @@ def test_a_log_that_lags_far_is_read(observing, simulator, device_id):
     transport.requested_kinds()
     for _ in range(3):
         client.read_value(device_id, SWITCH)
-    asked = transport.requested_kinds()
-    assert [prefer for _, path, prefer in asked if path != CHANNEL] == [PREFERENCE, PREFERENCE, None]
-    assert asked[-1][1] == CHANNEL
+    requests = transport.requested_kinds()
+    assert [prefer for _, path, prefer in requests if path != CHANNEL] == [PREFERENCE, PREFERENCE, None]
+    assert requests[-1][1] == CHANNEL
     client.read_value(device_id, SWITCH)
     assert transport.requested_kinds() == [delayed(device_id)]
     assert counts(client) == (0, 0, 0)
@@ -215,8 +215,8 @@ def test_a_response_without_a_number_is_used_and_skipped_in_the_log(over, device
     assert counts(client) == (0, 0, 0)
 
 
-@pytest.mark.parametrize(("status", "times_away"), [(None, 5), (502, 0), (504, 0)])
-def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, times_away):
+@pytest.mark.parametrize(("status", "unreachable_count"), [(None, 5), (502, 0), (504, 0)])
+def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, unreachable_count):
     """The server was killed and is away for a time, or a proxy has a shorter timeout than the hold of the request."""
     lost = []
 
@@ -229,14 +229,14 @@ def test_request_lost_during_a_long_poll_is_repeated(over, device_id, status, ti
         return httpx.Response(status, headers={"Content-Type": "text/html"}, content=b"<html>Gateway</html>")
 
     def be_unreachable(request):
-        if 0 < len(lost) <= times_away:
+        if 0 < len(lost) <= unreachable_count:
             lost.append(1)
             raise httpx.ConnectError("not there", request=request)
 
     client, _ = over(lose, before=be_unreachable)
     record_pauses(client)
     client.write_value(device_id, SWITCH, True)
-    assert len(lost) == 1 + times_away
+    assert len(lost) == 1 + unreachable_count
     assert len([event for event in client.events(after=0, timeout=0) if event.kind.name == "ASYNC_RESPONSE"]) == 1
 
 
@@ -291,9 +291,9 @@ def test_a_cassette_replays_responses_through_polls(over, tmp_path, device_id):
     transport.requested_kinds()
     with client.cassettes.use(tmp_path / "run.zip"):
         assert client.read_value(device_id, TEMPERATURE) == 21.5
-    asked = transport.requested_kinds()
-    assert asked[-1][1] == CHANNEL
-    assert {prefer for _, _, prefer in asked} == {None}
+    requests = transport.requested_kinds()
+    assert requests[-1][1] == CHANNEL
+    assert {prefer for _, _, prefer in requests} == {None}
 
 
 def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, device_id):
@@ -305,7 +305,7 @@ def test_the_server_holds_one_request_of_many_tasks_at_a_time(mirror, run, devic
         assert counts(client)[:2] == (0, 0)
 
     run(scene, transport)
-    assert transport.most_held <= 1
+    assert transport.max_delayed <= 1
     assert CHANNEL in {path for _, path, _ in transport.requested_kinds()}
 
 
@@ -320,7 +320,7 @@ def test_the_server_holds_one_request_of_many_threads_at_a_time(mirror, device_i
     with MirrorClient(URL, mirror.new_key(), transport=transport) as client, ThreadPoolExecutor(8) as threads:
         assert list(threads.map(read, [client] * 8)) == [[21.5] * 5] * 8
         assert counts(client)[:2] == (0, 0)
-    assert transport.most_held <= 1
+    assert transport.max_delayed <= 1
 
 
 def test_a_cancelled_or_failed_read_lets_the_next_one_wait(mirror, simulator, run, device_id):
@@ -353,11 +353,11 @@ def test_a_forked_child_has_its_own_position(kind):
             return self
 
     router = kind(Reader(), ResponseMatcher())
-    place = AwaitedResponse("a")
-    with router.submitting(place, 60) as seconds, router.submitting(place, 60) as for_another:
+    awaited_response = AwaitedResponse("a")
+    with router.submitting(awaited_response, 60) as seconds, router.submitting(awaited_response, 60) as for_another:
         assert (seconds, for_another) == (HOLD_SECONDS, 0)
         router._after_fork_in_child()
-        with router.submitting(place, 60) as in_child:
+        with router.submitting(awaited_response, 60) as in_child:
             assert in_child == HOLD_SECONDS
-    with router.submitting(place, 60) as again:
+    with router.submitting(awaited_response, 60) as again:
         assert again == HOLD_SECONDS

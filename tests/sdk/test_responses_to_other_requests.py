@@ -15,7 +15,7 @@ OBJECT = "/v3/devices/{}/echo"
 
 
 @pytest.mark.parametrize(
-    ("path", "ask"),
+    ("path", "query"),
     [
         (OBJECT, lambda client, device_id: client.get_device(device_id)),
         ("/v3/devices/{}", lambda client, device_id: client.devices.get(device_id)),
@@ -23,22 +23,22 @@ OBJECT = "/v3/devices/{}/echo"
         (OBJECT, lambda client, device_id: client.state_frame([device_id]).shape),
     ],
 )
-def test_a_response_for_another_device(client_over, simulator, ids, path, ask):
-    kept = []
+def test_a_response_for_another_device(client_over, simulator, ids, path, query):
+    stored = []
 
     def swap(request, answer):
         if request.method == "GET" and request.url.path == path.format(ids[1]):
-            kept.append(answer)
-        if kept and request.url.path == path.format(ids[0]):
-            return httpx.Response(200, headers=kept[0].headers, content=kept[0].content)
+            stored.append(answer)
+        if stored and request.url.path == path.format(ids[0]):
+            return httpx.Response(200, headers=stored[0].headers, content=stored[0].content)
         return answer
 
     client = client_over(swap)
     simulator.set_online(ids[1], False)
     client.requests.begin_read(ids[1], TEMPERATURE)
-    assert ask(client, ids[1])
+    assert query(client, ids[1])
     with pytest.raises(UnexpectedResponse, match=f"requested device '{ids[0]}'.*about '{ids[1]}'"):
-        ask(client, ids[0])
+        query(client, ids[0])
 
 
 def test_a_request_under_another_async_id(client_over, ids):
@@ -55,16 +55,16 @@ def test_a_request_under_another_async_id(client_over, ids):
         with pytest.raises(UnexpectedResponse):
             client.requests.begin_read(ids[0], TEMPERATURE, async_id="mine")
     # A service that does not name the request is trusted.
-    for taken in ("empty", "without"):
-        assert client.requests.begin_read(ids[0], TEMPERATURE, async_id=taken).result(60).python == 21.5
+    for async_id in ("empty", "without"):
+        assert client.requests.begin_read(ids[0], TEMPERATURE, async_id=async_id).result(60).python == 21.5
 
 
 def test_devices_of_another_selection(client_over, ids):
-    client = client_over(lambda request, answer: whole if request.url.path == "/v3/devices" and whole else answer)
-    whole = None
+    client = client_over(lambda request, answer: replayed if request.url.path == "/v3/devices" and replayed else answer)
+    replayed = None
     listed = client.devices.list()
     page = {"data": [device.to_wire() for device in listed], "has_more": False, "limit": 50, "order": "ASC"}
-    whole = httpx.Response(200, json=page)
+    replayed = httpx.Response(200, json=page)
     first, _, third, _ = sorted(ids)
     exactly = {"id": ids[0], "endpoint_name": "a", "endpoint_type": "Light", "state": "registered"}
     for name, value in {**exactly, "id__in": ids[:2], "id__gt": first, "id__lte": third}.items():
@@ -75,27 +75,27 @@ def test_devices_of_another_selection(client_over, ids):
 
 @pytest.mark.parametrize("is_arrow", [True, False])
 def test_a_snapshot_of_another_selection_or_time(client_over, plain, ids, is_arrow):
-    kept = []
+    stored = []
 
     def change(request, answer):
         if request.url.path != "/v3/device-echo":
             return answer
         if not is_arrow and without_arrow(request, answer) is not answer:
             return without_arrow(request, answer)
-        kept.append(answer)
+        stored.append(answer)
         # All later responses repeat the first one.
-        return httpx.Response(200, headers=answer.headers, content=kept[0].content)
+        return httpx.Response(200, headers=answer.headers, content=stored[0].content)
 
     client = client_over(change)
-    whole = client.fleet.snapshot()
-    assert whole["device_id"].nunique() == 3
+    complete = client.fleet.snapshot()
+    assert complete["device_id"].nunique() == 3
     with pytest.raises(UnexpectedResponse, match=r"id__in.*the response has one with id"):
         client.fleet.snapshot(ids[:2])
     with pytest.raises(UnexpectedResponse, match=r"endpoint_name__eq='a'.*endpoint_name"):
         client.fleet.snapshot(endpoint_name="a")
     with pytest.raises(UnexpectedResponse, match=f"requested {TEMPERATURE}, {UNIT}, but the response has"):
         client.fleet.snapshot(paths=[TEMPERATURE])
-    assert client.fleet.snapshot(paths=["/*"]).shape == whole.shape
+    assert client.fleet.snapshot(paths=["/*"]).shape == complete.shape
     plain.write_value(ids[0], LIGHT, False)
     with pytest.raises(UnexpectedResponse, match="changes since revision"):
         client.fleet.refresh(plain.fleet.snapshot())

@@ -84,15 +84,15 @@ def test_idempotent_methods_are_retried_and_a_write_with_its_async_id(client_of,
     def respond(request):
         if request.url.path.endswith("/pull"):
             return httpx.Response(204, headers={"Mirror-Cursor": "0"})
-        asked.append(request)
+        requests.append(request)
         failing["left"] -= 1
         return httpx.Response(502 if failing["left"] >= 0 else {"POST": 202}.get(method, 204))
 
-    asked = []
+    requests = []
     CALLS[method](client_of(respond))
-    assert [request.method for request in asked] == [method] * 3
-    assert len({str(request.url) for request in asked}) == 1
-    assert len({request.read() for request in asked}) == 1
+    assert [request.method for request in requests] == [method] * 3
+    assert len({str(request.url) for request in requests}) == 1
+    assert len({request.read() for request in requests}) == 1
 
 
 def requesting(retry_after):
@@ -100,19 +100,21 @@ def requesting(retry_after):
 
 
 @pytest.mark.parametrize(
-    ("asked", "least", "most"),
+    ("retry_after", "least", "most"),
     [("2.5", 2.5, 2.5), ("Fri, 20 Nov 2026 12:00:09 GMT", 9, 9), ("Fri, 20 Nov 2026 11:00:00 GMT", 0.25, 0.5)],
 )
-def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_default(client_of, asked, least, most):
-    client = client_of(Service((503, requesting(asked)), (200, {}, OBJECT)))
+def test_a_pause_follows_retry_after_in_any_form_and_is_never_shorter_than_the_default(
+    client_of, retry_after, least, most
+):
+    client = client_of(Service((503, requesting(retry_after)), (200, {}, OBJECT)))
     client.get_device(DEVICE)
     (pause,) = client._slept
     assert least <= pause <= most
 
 
-@pytest.mark.parametrize("asked", ["40", "Fri, 20 Nov 2026 12:40:00 GMT", "1" + "0" * 8])
-def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, asked):
-    service = Service((503, requesting(asked)))
+@pytest.mark.parametrize("retry_after", ["40", "Fri, 20 Nov 2026 12:40:00 GMT", "1" + "0" * 8])
+def test_a_retry_after_beyond_the_timeout_is_raised_at_once(client_of, retry_after):
+    service = Service((503, requesting(retry_after)))
     client = client_of(service, timeout=30)
     with pytest.raises(ServerError) as raised:
         client.get_device(DEVICE)
@@ -134,11 +136,11 @@ def test_the_client_does_not_retry_polls_itself(client_of):
     assert len(service.requests) == 3
 
 
-@pytest.mark.parametrize("given", [-1, 101, 1.0, "2"])
-def test_an_invalid_number_of_retries_is_rejected_by_name(given, monkeypatch):
+@pytest.mark.parametrize("max_retries", [-1, 101, 1.0, "2"])
+def test_an_invalid_number_of_retries_is_rejected_by_name(max_retries, monkeypatch):
     monkeypatch.setenv("API_KEY", "key")
     for make in (MirrorClient, AsyncMirrorClient):
         with pytest.raises(ConfigError, match="max_retries="):
-            make("http://localhost", "key", max_retries=given)
+            make("http://localhost", "key", max_retries=max_retries)
         with pytest.raises(ConfigError, match="max_retries="):
-            make.from_env(max_retries=given)
+            make.from_env(max_retries=max_retries)

@@ -130,9 +130,9 @@ async def saved(client: AsyncMirrorClient, folder: Path) -> Path:
     return folder / "plan.json"
 
 
-async def misnamed(ask: Awaitable[Any]) -> None:
+async def misnamed(awaitable: Awaitable[Any]) -> None:
     with suppress(UnknownDevice):
-        await ask
+        await awaitable
 
 
 CALLS: dict[str, tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]] = {
@@ -233,10 +233,10 @@ def test_slow_imports_do_not_run_on_the_thread_of_the_loop(tmp_path):
     ]
     calls += ["client.notifications.events_frame(timeout=0, limit=0)", "client.plan([])", "client.requests.frame([])"]
     calls.append("client.record('run.parquet', devices=[])")
-    with socket.socket() as nobody:
+    with socket.socket() as bound_socket:
         # Bound but not listening: no one responds, and no other process can use the port.
-        nobody.bind(("127.0.0.1", 0))
-        address = f"https://127.0.0.1:{nobody.getsockname()[1]}"
+        bound_socket.bind(("127.0.0.1", 0))
+        address = f"https://127.0.0.1:{bound_socket.getsockname()[1]}"
         command = [sys.executable, "-W", "ignore", "-c", PROGRAM, address, *calls]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -254,9 +254,11 @@ def test_requests_that_come_while_the_network_is_made_wait_for_the_same_one(monk
     monkeypatch.setattr("mirror_sdk._protocol.async_network.certificates_for", slow)
 
     async def scene() -> None:
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))
-            async with AsyncMirrorClient(f"http://127.0.0.1:{nobody.getsockname()[1]}", "key", max_retries=0) as client:
+        with socket.socket() as bound_socket:
+            bound_socket.bind(("127.0.0.1", 0))
+            async with AsyncMirrorClient(
+                f"http://127.0.0.1:{bound_socket.getsockname()[1]}", "key", max_retries=0
+            ) as client:
                 first = asyncio.create_task(client.devices.list())
                 assert await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
                 others = [asyncio.create_task(client.devices.list()) for _ in range(5)]
@@ -292,7 +294,9 @@ def test_an_import_freezes_existing_objects_and_restores_them(tmp_path, monkeypa
 def test_a_large_response_is_parsed_in_a_thread(monkeypatch, bytes_more, is_on_loop):
     threads = []
     finish = Operation.finish
-    monkeypatch.setattr(Operation, "finish", lambda *given: threads.append(threading.get_ident()) or finish(*given))
+    monkeypatch.setattr(
+        Operation, "finish", lambda *arguments: threads.append(threading.get_ident()) or finish(*arguments)
+    )
     body = json.dumps([{"uri": "/3/0/0", "obs": False}]).encode()
     body += b" " * (MAX_BYTES_ON_LOOP + bytes_more - len(body))
 
@@ -414,7 +418,9 @@ class Slow:
         return made
 
 
-async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], behind: Any = nothing) -> None:
+async def cancelled(
+    mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient], Any], afterwards: Any = nothing
+) -> None:
     """Cancel a call during its slow work, and check that it ends only with the work. Then run the queued work."""
     async with AsyncMirrorClient(URL, mirror.new_key(), transport=mirror.async_transport) as client:
         calling = asyncio.create_task(call(client))
@@ -427,7 +433,7 @@ async def cancelled(mirror: Any, slow: Slow, call: Callable[[AsyncMirrorClient],
         with pytest.raises(asyncio.CancelledError) as error:
             await calling
         assert slow.has_ended
-        await behind(client)
+        await afterwards(client)
         # Objects that the error refers to were alive until here.
         assert error.value.__traceback__ is not None
 
@@ -469,7 +475,7 @@ def test_a_recording_that_is_cancelled_while_it_is_opened_frees_its_folder(mirro
     def record(client: AsyncMirrorClient) -> Any:
         return client.record(tmp_path / "run.parquet")
 
-    run(cancelled(mirror, slow, record, behind=record))
+    run(cancelled(mirror, slow, record, afterwards=record))
 
 
 # Garbage collection

@@ -90,7 +90,7 @@ class Wire(httpcore.NetworkStream):
         self.failures = list(failures)
         self.comes = comes
         self.sent: list[bytes] = []
-        self.asked_for: list[int] = []
+        self.requested_sizes: list[int] = []
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self.failures:
@@ -98,7 +98,7 @@ class Wire(httpcore.NetworkStream):
         self.sent.append(buffer)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        self.asked_for.append(max_bytes)
+        self.requested_sizes.append(max_bytes)
         return self.comes
 
 
@@ -136,7 +136,7 @@ def test_large_responses_are_read_in_larger_chunks():
     wire.comes = b"the end"
     for _ in range(2):
         stream.read(100)
-    assert wire.asked_for == [100, 256 * 1024, 256 * 1024, 100]
+    assert wire.requested_sizes == [100, 256 * 1024, 256 * 1024, 100]
 
 
 def test_an_early_response_to_an_incomplete_request_is_read_within_the_timeout():

@@ -103,15 +103,15 @@ def test_times_that_the_service_does_not_send_are_missing(now, client_over, ligh
 def test_an_invalid_instant_does_not_lose_the_request(now, client_over, lights):
     def garbled(question: httpx.Request, answer: httpx.Response) -> httpx.Response:
         if REQUESTED_AT_HEADER in answer.headers:
-            answer.headers[REQUESTED_AT_HEADER] = told
+            answer.headers[REQUESTED_AT_HEADER] = invalid_instant
         return answer
 
     client = client_over(garbled)
-    for told in ("yesterday", "2026-01-05T08:00:00", "", "9" * 400, "9999-12-31T23:59:59-14:00"):
+    for invalid_instant in ("yesterday", "2026-01-05T08:00:00", "", "9" * 400, "9999-12-31T23:59:59-14:00"):
         request = client.requests.begin_write(lights[0], LEVEL, 40)
-        assert request.accepted_at is None, told
-        assert request.exception() is None, told
-        assert requests_frame(handles(request))["accepted_at"].isna().all(), told
+        assert request.accepted_at is None, invalid_instant
+        assert request.exception() is None, invalid_instant
+        assert requests_frame(handles(request))["accepted_at"].isna().all(), invalid_instant
 
 
 def test_rejected_and_resumed_requests_have_no_instant_of_another_clock(now, client, simulator, lights):
@@ -119,10 +119,10 @@ def test_rejected_and_resumed_requests_have_no_instant_of_another_clock(now, cli
     plan = client.plan([(lights[0], LEVEL, 40)])
     for number in range(20):
         client.requests.begin_write(lights[0], SWITCH, bool(number % 2))
-    refused = plan.apply(timeout=0)
-    assert refused["status"].tolist() == ["unknown"]
-    assert refused[INSTANTS].isna().all(axis=None)
-    assert refused.attrs["mirror"]["taken_at"] is None
+    rejected = plan.apply(timeout=0)
+    assert rejected["status"].tolist() == ["unknown"]
+    assert rejected[INSTANTS].isna().all(axis=None)
+    assert rejected.attrs["mirror"]["taken_at"] is None
     done = client.requests.begin_write(lights[1], LEVEL, 40)
     assert done.exception() is None
     resumed = client.requests.resume(done.async_id, lights[1], LEVEL, method="PUT")
@@ -149,14 +149,14 @@ def test_a_table_that_lost_its_attrs_says_how_to_get_them_back(now, client, ligh
     frame = client.state_frame(lights)
     merged = frame.merge(pd.DataFrame({"device_id": lights, "room": ["a", "b", "c"]}), on="device_id")
     instants = pd.Timestamp(frame.attrs["mirror"]["taken_at"]), client.get_device(lights[0]).created_at
-    for ask in (pd.DataFrame.mirror.drift, lambda table, **told: table.stale("1h", **told)):
-        with pytest.raises(InvalidValue) as refused:
-            ask(merged.mirror)
-        told = str(refused.value)
-        assert "frame.mirror.with_metadata_from(original)" in told
-        assert "original.mirror.join(other, on=...)" in told
-        assert 'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])' in told
-        assert "now=client.get_device(device_id).created_at" in told
-        assert "datetime.now" not in told
+    for query in (pd.DataFrame.mirror.drift, lambda table, **options: table.stale("1h", **options)):
+        with pytest.raises(InvalidValue) as caught:
+            query(merged.mirror)
+        message = str(caught.value)
+        assert "frame.mirror.with_metadata_from(original)" in message
+        assert "original.mirror.join(other, on=...)" in message
+        assert 'now=pd.Timestamp(original.attrs["mirror"]["taken_at"])' in message
+        assert "now=client.get_device(device_id).created_at" in message
+        assert "datetime.now" not in message
         for instant in instants:
-            assert ask(merged.mirror, now=instant)["device_id"].tolist() == ask(frame.mirror)["device_id"].tolist()
+            assert query(merged.mirror, now=instant)["device_id"].tolist() == query(frame.mirror)["device_id"].tolist()

@@ -39,9 +39,9 @@ def test_metadata_stays_with_the_table(client, ids, tmp_path):
     assert meta(frame)["selection"] == selection
     assert (meta(frame)["devices"], meta(frame)["rows"], meta(frame)["one_instant"]) == (3, len(frame), True)
     frame.to_parquet(tmp_path / "state.parquet")
-    for kept in (read_parquet(tmp_path / "state.parquet"), from_arrow(to_arrow(frame))):
-        assert kept.attrs == frame.attrs
-        pd.testing.assert_frame_equal(kept.mirror.refresh(client), frame)
+    for stored in (read_parquet(tmp_path / "state.parquet"), from_arrow(to_arrow(frame))):
+        assert stored.attrs == frame.attrs
+        pd.testing.assert_frame_equal(stored.mirror.refresh(client), frame)
 
 
 def test_devices_are_selected(client, ids, monkeypatch):
@@ -80,9 +80,9 @@ def test_without_arrow_on_the_server_it_is_the_same_table(client_over, plain, id
     pd.testing.assert_frame_equal(frame, plain.fleet.snapshot(paths=["/3303/0/5700"], raw=True))
     assert meta(frame)["one_instant"]
     plain.write_value(ids[0], LIGHT, False)
-    whole = other.fleet.snapshot()
+    complete = other.fleet.snapshot()
     plain.write_value(ids[0], LIGHT, True)
-    pd.testing.assert_frame_equal(whole.mirror.refresh(other), plain.fleet.snapshot())
+    pd.testing.assert_frame_equal(complete.mirror.refresh(other), plain.fleet.snapshot())
 
 
 def test_without_snapshots_devices_are_read_one_by_one_with_a_warning(client_over, plain, ids):
@@ -197,13 +197,13 @@ def test_a_mirror_with_lower_revisions_is_read_completely_with_a_warning(client,
 
 
 def test_from_another_machine_it_comes_compressed(mirror, client_of):
-    asked = []
+    requested = []
 
     def note(request, answer):
-        asked.append((request.headers["Accept"], request.url.params["compression"]))
+        requested.append((request.headers["Accept"], request.url.params["compression"]))
         return answer
 
     far = client_of("http://mirror.example.com", mirror.new_key(), transport=Between(mirror, note))
     far.fleet.snapshot()
     far.fleet.snapshot(compression="zstd").mirror.refresh(far)
-    assert asked == [(ARROW, "lz4"), (ARROW, "zstd"), (ARROW, "lz4")]
+    assert requested == [(ARROW, "lz4"), (ARROW, "zstd"), (ARROW, "lz4")]

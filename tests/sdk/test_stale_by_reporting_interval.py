@@ -30,7 +30,7 @@ def is_stale(
 
 
 @pytest.mark.parametrize(
-    ("limit", "about"),
+    ("limit", "options"),
     [
         (DAY, {}),
         (HOUR, {"pause": timedelta(seconds=30)}),
@@ -47,13 +47,13 @@ def is_stale(
         (DAY, {"contact": -HOUR}),
     ],
 )
-def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(limit, about):
-    assert not is_stale(limit, **about)
-    assert is_stale(limit + timedelta(seconds=1), **about)
+def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(limit, options):
+    assert not is_stale(limit, **options)
+    assert is_stale(limit + timedelta(seconds=1), **options)
 
 
 @pytest.mark.parametrize(
-    "about",
+    "options",
     [
         {"subscribed": False},
         {"subscribed": False, "origin": "read", "holds": HOUR},
@@ -64,5 +64,5 @@ def test_a_value_that_comes_by_itself_is_stale_after_its_limit_and_not_before(li
         {"value": None, "reported_at": None},
     ],
 )
-def test_read_constant_or_unreported_values_are_never_stale(about):
-    assert not is_stale(400 * DAY, **about)
+def test_read_constant_or_unreported_values_are_never_stale(options):
+    assert not is_stale(400 * DAY, **options)

@@ -55,9 +55,9 @@ def test_a_tiny_time_is_not_less_than_none(client, requested):
 
 
 def test_the_requests_table_agrees_with_done(client, simulator, requested):
-    away = simulator.add_device("away", [SENSOR])
-    simulator.set_online(away, False)
-    waiting = client.requests.begin_read(away, TEMPERATURE)
+    offline = simulator.add_device("away", [SENSOR])
+    simulator.set_online(offline, False)
+    waiting = client.requests.begin_read(offline, TEMPERATURE)
     frame = client.requests.frame([*requested, waiting], tz="Europe/Berlin")
     assert frame["status"].tolist() == ["failure", "success", "pending"]
     assert [request.done() for request in (*requested, waiting)] == [True, True, False]
@@ -67,7 +67,7 @@ def test_the_requests_table_agrees_with_done(client, simulator, requested):
         assert unanswered[column].tolist() == [frame[column].iloc[-1]], column
     client.close()
     # The table of a closed client contains what it had received.
-    simulator.set_online(away, True)
+    simulator.set_online(offline, True)
     assert requests_frame(handles(*requested, waiting))["status"].tolist() == ["failure", "success", "pending"]
 
 
@@ -100,32 +100,32 @@ def test_a_status_check_ends_if_entries_arrive_as_fast_as_they_are_read(client_o
 
 
 def test_a_status_check_retries_after_5xx_and_reports_an_invalid_message(client_over, simulator, ids):
-    answers = []
+    responses = []
 
     def change(request, answer):
-        return answers.pop() if request.url.path.endswith("/pull") and answers else answer
+        return responses.pop() if request.url.path.endswith("/pull") and responses else answer
 
     client = client_over(change)
     request = begin_responded(client, simulator, ids[0])
-    answers.append(httpx.Response(200, text="hello"))
+    responses.append(httpx.Response(200, text="hello"))
     with pytest.raises(UnexpectedResponse):
         request.done()
-    answers.append(httpx.Response(503))
+    responses.append(httpx.Response(503))
     assert request.done()
-    assert not answers
+    assert not responses
 
 
 def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids):
-    is_away = False
+    is_unavailable = False
 
     def change(request, answer):
-        if not is_away or not request.url.path.endswith("/pull"):
+        if not is_unavailable or not request.url.path.endswith("/pull"):
             return answer
         return httpx.Response(503, headers={"Retry-After": "30"})
 
     client = client_over(change)
     request = client.requests.begin_read(ids[0], TEMPERATURE)
-    is_away = True
+    is_unavailable = True
     with pytest.raises(WaitTimeout) as late:
         request.result(timeout=0)
     assert late.value.__cause__.status == 503
@@ -133,14 +133,14 @@ def test_a_service_that_cannot_say_is_the_cause_of_the_time_out(client_over, ids
 
 
 def test_a_status_check_during_a_wait(client, simulator, device_id):
-    away = simulator.add_device("away", [SENSOR])
-    simulator.set_online(away, False)
-    waiting = client.requests.begin_read(away, TEMPERATURE)
+    offline = simulator.add_device("away", [SENSOR])
+    simulator.set_online(offline, False)
+    waiting = client.requests.begin_read(offline, TEMPERATURE)
     router = getattr(client, "_wrapped", client)._session.router
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(waiting.result, 60)
         until(lambda: router._is_reading)
         assert begin_responded(client, simulator, device_id).result(timeout=0).python == 21.5
         assert not answer.done()
-        simulator.set_online(away, True)
+        simulator.set_online(offline, True)
         assert answer.result(60).python == 21.5

@@ -54,8 +54,8 @@ def test_a_subscription_that_a_registration_ended(client, simulator, device_id, 
     simulator.set_online(device_id, True)
     simulator.register(device_id)
     check(SubscriptionState.ENDED, "ended when the device registered again or deregistered")
-    told = [event.content for event in client.events(after=0, limit=2) if event.kind is EventKind.REGISTRATION]
-    assert [event.ended_subscriptions for event in told][-1] == [TEMPERATURE]
+    registrations = [event.content for event in client.events(after=0, limit=2) if event.kind is EventKind.REGISTRATION]
+    assert [event.ended_subscriptions for event in registrations][-1] == [TEMPERATURE]
 
 
 def test_a_write_accepted_too_late(client, simulator, device_id, settle):

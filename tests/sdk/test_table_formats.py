@@ -52,14 +52,14 @@ def rows_of(table):
 
 @pytest.mark.parametrize(("raw", "tz"), [(False, "Europe/Berlin"), (True, None)])
 def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
-    for ask, schemas in WAYS.values():
-        frame, table, polars = (ask(client, raw=raw, tz=tz, as_=form) for form in FORMS)
+    for query, schemas in WAYS.values():
+        frame, table, polars = (query(client, raw=raw, tz=tz, as_=form) for form in FORMS)
         assert len(frame) > 3
         assert table.schema.names == schemas[raw].names == polars.columns
         assert tz is not None or table.schema.equals(schemas[raw])
-        kept = from_arrow(table)
-        pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (kept, frame)))
-        assert kept.attrs == frame.attrs
+        restored = from_arrow(table)
+        pd.testing.assert_frame_equal(*(one.drop(columns=OF_NOW, errors="ignore") for one in (restored, frame)))
+        assert restored.attrs == frame.attrs
         assert metadata_of_table(table) == frame.attrs["mirror"]
         assert rows_of(polars.to_dicts()) == rows_of(table.to_pylist())
         types = polars.schema
@@ -72,17 +72,17 @@ def test_every_form_has_the_same_rows_types_and_basis(client, fleet, raw, tz):
 
 
 def test_empty_table_has_the_same_columns_and_invalid_form_is_rejected(client):
-    for ask, (schema, _) in WAYS.values():
-        frame, table, polars = (ask(client, as_=form) for form in FORMS)
+    for query, (schema, _) in WAYS.values():
+        frame, table, polars = (query(client, as_=form) for form in FORMS)
         assert (len(frame), table.num_rows, polars.height) == (0, 0, 0)
         assert table.schema.equals(schema)
         assert polars.columns == table.column_names
         pd.testing.assert_frame_equal(from_arrow(table), frame)
         with pytest.raises(InvalidValue, match="as_='numpy' must be one of 'pandas', 'arrow', 'polars'"):
-            ask(client, as_="numpy")
+            query(client, as_="numpy")
         for form in ("arrow", "polars"):
             with pytest.raises(InvalidValue, match="tz='Nowhere' is not a time zone"):
-                ask(client, as_=form, tz="Nowhere")
+                query(client, as_=form, tz="Nowhere")
     with pytest.raises(InvalidValue, match="must be one of"):
         read_parquet("none.parquet", as_="numpy")
 
@@ -93,9 +93,9 @@ def test_metadata_survive_parquet(client, fleet, tmp_path, tz):
     pq.write_table(table, tmp_path / "arrow.parquet")
     frame.to_parquet(tmp_path / "pandas.parquet")
     for name in ("arrow.parquet", "pandas.parquet"):
-        kept = read_parquet(tmp_path / name)
-        pd.testing.assert_frame_equal(kept, frame)
-        assert kept.attrs == frame.attrs
+        restored = read_parquet(tmp_path / name)
+        pd.testing.assert_frame_equal(restored, frame)
+        assert restored.attrs == frame.attrs
         again = read_parquet(tmp_path / name, as_="arrow")
         assert metadata_of_table(again) == frame.attrs["mirror"]
         assert again.to_pylist() == table.to_pylist()
@@ -179,12 +179,12 @@ def test_a_recording_has_all_forms(client, simulator, fleet, tmp_path):
         simulator.set_value(fleet[0], TEMPERATURE, 30)
     recording, now = Recording(tmp_path / "run.parquet"), simulator.get_clock()
     begin = pd.Timestamp(recording.audit().from_at)
-    for ask in (
+    for query in (
         lambda **options: recording.events(raw=True, **options),
         lambda **options: recording.as_of(now, **options),
         lambda **options: recording.changes(begin, now, **options),
     ):
-        frame, table, polars = (ask(as_=form, tz="Europe/Berlin") for form in FORMS)
+        frame, table, polars = (query(as_=form, tz="Europe/Berlin") for form in FORMS)
         pd.testing.assert_frame_equal(from_arrow(table), frame)
         assert from_arrow(table).attrs == frame.attrs
         assert polars.to_dicts() == table.to_pylist()

@@ -42,9 +42,9 @@ def seconds_of(call, error=CallTimeout, match="timeout=0.3"):
     began = time.monotonic()
     with pytest.raises(error, match=match):
         call()
-    taken = time.monotonic() - began
-    assert taken < AT_MOST
-    return taken
+    elapsed = time.monotonic() - began
+    assert elapsed < AT_MOST
+    return elapsed
 
 
 SLOW_RESPONSES = {
@@ -64,8 +64,8 @@ SLOW_RESPONSES = {
 def test_a_call_ends_within_its_timeout_for_any_response(client_of, name):
     with MaliciousService(SLOW_RESPONSES[name]) as service:
         client = client_of(service.url)
-        taken = seconds_of(lambda: client.get_device(DEVICE))
-        assert taken >= BRIEFLY * 0.9
+        elapsed = seconds_of(lambda: client.get_device(DEVICE))
+        assert elapsed >= BRIEFLY * 0.9
 
 
 @pytest.mark.both_clients
@@ -100,8 +100,8 @@ def test_a_name_of_several_addresses_is_tried_within_the_time(client_of, monkeyp
             one.connect_ex(("127.0.0.1", port))
         both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
         real = socket.getaddrinfo
-        look_up = lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)  # noqa: E731
-        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        resolve = lambda host, *rest, **more: both if host == "two.test" else real(host, *rest, **more)  # noqa: E731
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
         client = client_of(f"http://two.test:{port}", max_retries=0)
         seconds_of(lambda: client.get_device(DEVICE), ConnectionFailed, "two.test")
 
@@ -154,10 +154,10 @@ def test_a_call_over_a_reused_connection_ends_and_the_next_call_works(client_of)
 
 @pytest.mark.both_clients
 def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkeypatch):
-    asked = []
+    requests = []
 
     def respond(request):
-        asked.append(request)
+        requests.append(request)
         return trickle_of_devices(request)
 
     with MaliciousService(respond) as service:
@@ -166,13 +166,13 @@ def test_a_proxy_of_the_environment_is_used_and_is_bounded_too(client_of, monkey
         monkeypatch.delenv("no_proxy", raising=False)
         client = client_of("http://mirror.example.com", timeout=60)
         assert client.subscriptions.rules.list() == []
-        assert asked[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
+        assert requests[0].startswith(b"GET http://mirror.example.com/v2/subscriptions ")
         seconds_of(lambda: client.get_device(DEVICE, timeout=BRIEFLY))
         monkeypatch.setenv("NO_PROXY", "example.com")
         direct = client_of("http://mirror.example.com", max_retries=0, timeout=60)
         monkeypatch.setattr(socket, "getaddrinfo", reject_name)
         seconds_of(direct.subscriptions.rules.list, ConnectionFailed, "ConnectError")
-    assert len([request for request in asked if b"/v2/subscriptions" in request]) == 1
+    assert len([request for request in requests if b"/v2/subscriptions" in request]) == 1
 
 
 def reject_name(*_, **__):
@@ -236,9 +236,9 @@ def test_every_method_with_a_request_has_a_timeout(kind, resources):
 
 
 def of_a_snapshot(url):
-    about = {"filters": {}, "device_ids": None, "paths": None}
+    selection = {"filters": {}, "device_ids": None, "paths": None}
     frame = pd.DataFrame({"reported_at": pd.Series([], dtype="datetime64[ms, UTC]")})
-    frame.attrs["mirror"] = {"selection": about, "rows": 0, "revision": 1, "server": url}
+    frame.attrs["mirror"] = {"selection": selection, "rows": 0, "revision": 1, "server": url}
     return frame
 
 
@@ -250,8 +250,8 @@ def test_each_call_ends_within_its_timeout(client_of, tmp_path, name):
 
     with MaliciousService(respond) as service:
         client = client_of(service.url, timeout=60)
-        given = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
-        arguments = [given.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
+        replacements = {"FOLDER": tmp_path / "folder", "FRAME": of_a_snapshot(service.url), "RECEIVER": CallbackInbox()}
+        arguments = [replacements.get(one, one) if isinstance(one, str) else one for one in OF_EACH_CALL[name]]
 
         def call():
             more = {"url": "http://127.0.0.1:9/"} if name == "notifications.use_webhook" else {}
@@ -322,15 +322,15 @@ def test_a_command_accepts_both_limits_before_its_name(monkeypatch):
         if b"slow" in request:
             # This request may be read after its client has gone, and the others are counted.
             return itertools.chain([CHUNKED], itertools.repeat(b"1\r\n \r\n"))
-        asked.append(request)
+        requests.append(request)
         return [BUSY]
 
-    asked = []
+    requests = []
     with MaliciousService(respond) as service:
         monkeypatch.setenv("API_HOST", service.url)
         monkeypatch.setenv("API_KEY", "key")
-        told = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])
-        assert (told.exit_code, "timeout=0.3" in told.stderr) == (3, True)
-        told = CliRunner().invoke(mirror_command, ["--max-retries", "0", "devices"])
-        assert (told.exit_code, len(asked), "attempts" in told.stderr) == (1, 1, False)
+        result = CliRunner().invoke(mirror_command, ["--timeout", "0.3", "devices", "--type", "slow"])
+        assert (result.exit_code, "timeout=0.3" in result.stderr) == (3, True)
+        result = CliRunner().invoke(mirror_command, ["--max-retries", "0", "devices"])
+        assert (result.exit_code, len(requests), "attempts" in result.stderr) == (1, 1, False)
     assert CliRunner().invoke(mirror_command, ["--timeout", "0", "devices"]).exit_code == 2

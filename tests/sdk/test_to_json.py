@@ -34,10 +34,10 @@ def reject(constant):
     raise AssertionError(f"{constant} is not JSON")
 
 
-def check(told):
+def check(value):
     """Check that the JSON is strict, and the same by ``to_json()``, ``to_dict()`` and other encoders."""
-    body = told.to_dict()
-    text = told.to_json()
+    body = value.to_dict()
+    text = value.to_json()
     assert json.loads(text, parse_constant=reject) == body
     assert json.loads(text.encode("utf-8")) == body
     assert json.loads(json.dumps(body, allow_nan=False)) == body
@@ -94,7 +94,7 @@ def test_reports_become_json():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "expected"),
     [
         (math.nan, "NaN"),
         (-math.inf, "-Infinity"),
@@ -120,8 +120,8 @@ def test_reports_become_json():
         (ConnectionFailed("no answer"), "no answer"),
     ],
 )
-def test_values_without_a_json_form_have_a_documented_one(value, told):
-    assert plain(value) == told
+def test_values_without_a_json_form_have_a_documented_one(value, expected):
+    assert plain(value) == expected
 
 
 def test_results_of_a_client_become_json(client, simulator):

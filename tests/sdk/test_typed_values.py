@@ -41,7 +41,7 @@ def test_typed_input_becomes_the_intended_value(path, text, value):
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "told"),
+    ("path", "text", "message"),
     [
         *[
             (path, text, f"; write it like {example}$")
@@ -69,8 +69,8 @@ def test_typed_input_becomes_the_intended_value(path, text, value):
         (EXECUTABLE, "1", "execute it instead"),
     ],
 )
-def test_an_invalid_value_is_rejected_with_resource_reason_and_example(path, text, told):
-    with pytest.raises(InvalidValue, match=told) as caught:
+def test_an_invalid_value_is_rejected_with_resource_reason_and_example(path, text, message):
+    with pytest.raises(InvalidValue, match=message) as caught:
         parse_value(text, path)
     assert str(caught.value).startswith(path)
     assert len(str(caught.value)) < 300

@@ -30,8 +30,11 @@ def rooms(client, simulator):
 
 
 def units(frame):
-    told = frame[frame["event"] == "observation"]
-    return {who: None if pd.isna(unit) else unit for who, unit in zip(told["endpoint_name"], told["unit"], strict=True)}
+    observations = frame[frame["event"] == "observation"]
+    return {
+        name: None if pd.isna(unit) else unit
+        for name, unit in zip(observations["endpoint_name"], observations["unit"], strict=True)
+    }
 
 
 EXPECTED = {"warm": "Cel", "cold": "Far", "plain": None, "lamp": "%"}

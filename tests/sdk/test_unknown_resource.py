@@ -21,9 +21,9 @@ CALLS = {
 
 @pytest.mark.parametrize("device", ["sensor-1", None], ids=["name", "id"])
 def test_a_resource_that_a_device_never_had_is_unknown(client, device_id, device):
-    for call, (ask, before) in CALLS.items():
+    for call, (function, before) in CALLS.items():
         with pytest.raises(UnknownResource, match=UNKNOWN) as caught:
-            ask(client, device or device_id, UNKNOWN)
+            function(client, device or device_id, UNKNOWN)
         assert {before, KeyError, MirrorError} <= set(type(caught.value).__mro__), call
         assert not str(caught.value).startswith(("'", '"')), call
         if isinstance(caught.value, APIError):
@@ -47,9 +47,9 @@ LATE = {
 @pytest.mark.parametrize("device", ["sensor-1", None], ids=["name", "id"])
 def test_a_resource_that_a_device_lost_is_unknown(client, simulator, device_id, device):
     simulator.remove_resource(device_id, LOST)
-    for call, ask in LATE.items():
+    for call, function in LATE.items():
         with pytest.raises(UnknownResource, match=LOST) as caught:
-            ask(client, device or device_id, LOST)
+            function(client, device or device_id, LOST)
         assert type(caught.value) is ResourceNotFound, call
         assert isinstance(caught.value, KeyError)
         assert (caught.value.category, caught.value.path) == ("RESOURCE_NOT_FOUND", LOST)
@@ -65,12 +65,12 @@ def test_it_is_subscribed_until_the_directory_knows_that_it_is_lost(client, simu
 
 def test_it_says_that_an_object_instance_of_a_simulated_device_is_no_resource(client, device_id):
     instance = LOST.rpartition("/")[0]
-    for refused in (
+    for call in (
         lambda: client.read_value(device_id, instance),
         lambda: client.write_value(device_id, instance, b"1"),
     ):
         with pytest.raises(UnknownResource, match=f"{instance} is an object instance, which only a real device"):
-            refused()
+            call()
 
 
 def test_a_plan_rejects_it_in_its_row_or_reports_it_in_the_result(client, simulator, device_id):

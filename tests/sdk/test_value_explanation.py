@@ -27,22 +27,22 @@ def explained(client, device_id):
     """Check the words of an explanation, and return what would refresh the resource."""
 
     def explain(path, *words, without=(), by=client):
-        told = by.devices.explain(device_id, path)
-        assert [word for word in words if word not in str(told)] == []
-        assert [word for word in without if word in str(told)] == []
-        return told.refresh
+        explanation = by.devices.explain(device_id, path)
+        assert [word for word in words if word not in str(explanation)] == []
+        assert [word for word in without if word in str(explanation)] == []
+        return explanation.refresh
 
     return explain
 
 
 def test_a_value_that_was_never_read(client, device_id):
-    told = client.devices.explain(device_id, TEMPERATURE)
-    assert str(told).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
+    explanation = client.devices.explain(device_id, TEMPERATURE)
+    assert str(explanation).startswith("Temperature · Sensor Value of sensor-1 (/3303/0/5700)")
     for words in ("has never reported it", "No application is subscribed to it.", "Nothing was ever written to it"):
-        assert words in str(told)
-    assert f"client.read_value('{device_id}', '/3303/0/5700')" in told.refresh
-    assert any(way.startswith("client.subscribe(") for way in told.refresh)
-    assert "<li>No application is subscribed to it.</li>" in told._repr_html_()
+        assert words in str(explanation)
+    assert f"client.read_value('{device_id}', '/3303/0/5700')" in explanation.refresh
+    assert any(way.startswith("client.subscribe(") for way in explanation.refresh)
+    assert "<li>No application is subscribed to it.</li>" in explanation._repr_html_()
 
 
 def test_a_value_that_was_read_a_while_ago(client, simulator, device_id, explained):
@@ -70,8 +70,8 @@ def test_a_subscription_of_another_application_does_not_count(client, new_client
 def test_rule_that_waits_for_a_registration_and_rule_in_effect(client, simulator, mirror, device_id, explained):
     client.subscriptions.rules.replace([{"endpoint_type": "Light", "resource_path": ["/3303/*"]}])
     refresh = explained(TEMPERATURE, "takes effect when the device next registers or updates its registration")
-    advice, _, what_for = refresh[1].partition(", to apply ")
-    assert what_for == "the rule now"
+    advice, _, purpose = refresh[1].partition(", to apply ")
+    assert purpose == "the rule now"
     simulator.register(device_id)
     explained(TEMPERATURE, "This application is subscribed to it since", ", through the rule {'endpoint-type': 'Light'")
     client.subscriptions.delete_all(device_id)

@@ -178,9 +178,9 @@ def test_invalid_values_are_rejected_with_the_path(path, values):
     ],
 )
 def test_a_rejection_states_the_expected_type_and_the_cure(value, path, words):
-    with pytest.raises(InvalidValue) as refused:
+    with pytest.raises(InvalidValue) as caught:
         encode(value, path)
-    assert all(word in str(refused.value) for word in words), str(refused.value)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
 
 
 def test_an_integer_too_long_to_print_is_rejected():
@@ -229,7 +229,7 @@ def test_a_content_type_is_sent_unchanged_and_matched_by_its_name(content_type, 
 
 
 @pytest.mark.parametrize(
-    ("raw", "path", "shown", "form"),
+    ("raw", "path", "text", "form"),
     [
         (None, FLOAT, "", ("none", None, None)),
         (b"21.5", FLOAT, "21.5", ("number", 21.5, None)),
@@ -239,12 +239,12 @@ def test_a_content_type_is_sent_unchanged_and_matched_by_its_name(content_type, 
         (b"", OPAQUE, "0 bytes", ("opaque", None, "")),
     ],
 )
-def test_values_have_a_readable_form_and_a_json_form_that_marks_bytes(raw, path, shown, form):
+def test_values_have_a_readable_form_and_a_json_form_that_marks_bytes(raw, path, text, form):
     content_type = "application/octet-stream" if path == UNDECLARED else "text/plain"
     value = decode(raw, content_type, path)
-    assert str(value) == shown
-    told = value.to_dict()
-    assert (told["kind"], told["value"], told["base64"]) == form
-    assert type(told["kind"]) is str
-    assert (told["content_type"], told["problem"]) == (content_type, None)
+    assert str(value) == text
+    fields = value.to_dict()
+    assert (fields["kind"], fields["value"], fields["base64"]) == form
+    assert type(fields["kind"]) is str
+    assert (fields["content_type"], fields["problem"]) == (content_type, None)
     assert "cannot be read" in decode(b"x", None, FLOAT).to_dict()["problem"]

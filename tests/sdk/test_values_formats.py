@@ -14,7 +14,7 @@ from client_test_data import BOOLEAN, EXECUTABLE, FLOAT, INTEGER, OBJLINK, OPAQU
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from resource_paths import UNDECLARED
-from value_strategies import LINKS, VALUES, WHOLE_SECONDS, pairs_of
+from value_strategies import FULL_SECONDS, LINKS, VALUES, pairs_of
 
 from mirror_sdk.errors import InvalidValue
 from mirror_sdk.values import (
@@ -86,7 +86,7 @@ def test_the_length_field_of_a_tlv_is_minimal(length, head):
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 trees = st.recursive(
-    scalars | WHOLE_SECONDS,
+    scalars | FULL_SECONDS,
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(-7, 9) | st.booleans(), inner),
     max_leaves=10,
 )

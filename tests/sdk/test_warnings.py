@@ -62,15 +62,15 @@ def test_losses_are_warned_of_where_responses_and_events_are_read(plain, device_
 
 
 @pytest.mark.parametrize(
-    ("gap", "told"),
+    ("gap", "message"),
     [
         (Gap(None, None), r"\(all earlier entries\)"),
         (Gap(5, 9), r"\(5-9\)"),
         (Gap(101, 2**40 + 50), r"\(those from 101 on: the service was restored to an earlier state\)"),
     ],
 )
-def test_a_loss_is_described_as_far_as_known(gap, told):
-    with pytest.warns(GapWarning, match=told):
+def test_a_loss_is_described_as_far_as_known(gap, message):
+    with pytest.warns(GapWarning, match=message):
         warn_of_gap(gap)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from resource_paths import LEVEL, UNDECLARED
 
 LINKS = st.builds("{}:{}".format, st.integers(0, 65535), st.integers(0, 65535))
-WHOLE_SECONDS = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
+FULL_SECONDS = st.datetimes(timezones=st.just(UTC)).map(lambda instant: instant.replace(microsecond=0))
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     FLOAT: st.floats(allow_nan=False, allow_infinity=False),
     INTEGER: st.integers(-(2**63), 2**63 - 1),
@@ -17,7 +17,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     UNSIGNED: st.integers(0, 2**64 - 1),
     BOOLEAN: st.booleans(),
     STRING: st.text(),
-    TIME: WHOLE_SECONDS,
+    TIME: FULL_SECONDS,
     OBJLINK: LINKS,
     OPAQUE: st.binary(),
     UNDECLARED: st.text(),

@@ -45,11 +45,11 @@ def test_every_benchmark_gives_its_figures(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRROR_")}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    told = json.loads(result.read_text())
-    assert told["machine"]["client_cores"]
-    assert told["missing"] == {}
-    assert Counter(figure["benchmark"] for figure in told["figures"]) == FIGURES
-    for figure in told["figures"]:
+    results = json.loads(result.read_text())
+    assert results["machine"]["client_cores"]
+    assert results["missing"] == {}
+    assert Counter(figure["benchmark"] for figure in results["figures"]) == FIGURES
+    for figure in results["figures"]:
         none_is_lost = figure["goal"] == "<= 0"
         assert none_is_lost or figure["value"] > 0, figure
         assert (figure["met"] is None) == (figure["goal"] is None)

@@ -151,13 +151,13 @@ class SpoiltServer:
         self._server.stop()
 
     def _respond(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:
-        begun: list[Any] = []
-        chunks = self._server.app(environ, lambda *head: begun.append(head))
+        heads: list[Any] = []
+        chunks = self._server.app(environ, lambda *head: heads.append(head))
         body = b"".join(chunks)
         if hasattr(chunks, "close"):
             # Like a server: notify the code that waits for the end of the response.
             chunks.close()
-        status, headers = int(begun[0][0][:3]), dict(begun[0][1])
+        status, headers = int(heads[0][0][:3]), dict(heads[0][1])
         exchange = Exchange(environ, status, headers, body)
         self._spoil(exchange)
         exchange.headers["Content-Length"] = str(len(exchange.body))

@@ -97,11 +97,11 @@ def test_a_write_with_a_lost_response_is_submitted_once(mirror, faults, sensor):
 @pytest.fixture
 def pauses(monkeypatch):
     """Record the durations of sleeps, of threads and of tasks."""
-    asked = [0.0]
+    durations = [0.0]
     real, real_of_tasks = time.sleep, asyncio.sleep
-    monkeypatch.setattr(time, "sleep", lambda seconds: asked.append(seconds) or real(seconds))
-    monkeypatch.setattr(asyncio, "sleep", lambda seconds: asked.append(seconds) or real_of_tasks(seconds))
-    return asked
+    monkeypatch.setattr(time, "sleep", lambda seconds: durations.append(seconds) or real(seconds))
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: durations.append(seconds) or real_of_tasks(seconds))
+    return durations
 
 
 def test_pauses_after_failures_take_no_time(mirror, faults, sensor, pauses):

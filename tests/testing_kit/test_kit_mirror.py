@@ -173,11 +173,11 @@ def test_a_restart_from_the_loop_itself_breaks_its_open_polls(mirror, sensor):
                 for value in [1, 2]:
                     mirror.restart()
                     mirror.simulator.set_value(sensor, TEMPERATURE, value)
-                    told = [(await asyncio.wait_for(seen.get(), 60)).value.python]
-                    if told != [value]:
+                    received = [(await asyncio.wait_for(seen.get(), 60)).value.python]
+                    if received != [value]:
                         # A device that reports after the restart sends its old value first.
-                        told.append((await asyncio.wait_for(seen.get(), 60)).value.python)
-                    assert told[-1] == value
+                        received.append((await asyncio.wait_for(seen.get(), 60)).value.python)
+                    assert received[-1] == value
 
     asyncio.run(use())
 

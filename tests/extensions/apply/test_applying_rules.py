@@ -69,17 +69,17 @@ def test_response_does_not_wait_for_rules_that_a_slow_disk_applies_for_long(
     monkeypatch.setattr(rule_applier, "_RESOURCES_PER_BATCH", 5)
     monkeypatch.setattr(rule_applier, "_MAX_WAIT_SECONDS", 0)
     applier = server.services.part(RuleApplier)
-    apply_batch, is_answered = applier._apply_batch, threading.Event()
+    apply_batch, response_received = applier._apply_batch, threading.Event()
     # The thread of the start has ended. Otherwise it could be in a batch when the rules arrive.
     wait_until(lambda: applier._thread is None)
 
     def apply_slowly(after: str) -> str | None:
-        assert is_answered.wait(60)
+        assert response_received.wait(60)
         return cast("str | None", apply_batch(after))
 
     monkeypatch.setattr(applier, "_apply_batch", apply_slowly)
     server.put_rules(key, {}, query=NOW)
-    is_answered.set()
+    response_received.set()
     monkeypatch.setattr(rule_applier, "_MAX_WAIT_SECONDS", 60)
     server.put_rules(server.key(), query=NOW)
     assert all_subscribed(server, key, fleet) == [PATHS] * 5

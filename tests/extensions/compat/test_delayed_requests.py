@@ -55,11 +55,11 @@ def submit(server, bridge, key, device, body=READ, query=b"", *, ends="sent"):
                 raise OSError("the connection broke")
 
     async def serve():
-        placed = SentRequest(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
+        request = SentRequest(bridge, key, f"/v2/device-requests/{device}", query, "POST", body)
         if ends == "disconnected":
-            placed.disconnected.set()
+            request.disconnected.set()
         with suppress(OSError):
-            await placed.task
+            await request.task
         for _ in range(3):
             await asyncio.sleep(0)
 

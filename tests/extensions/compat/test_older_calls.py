@@ -69,15 +69,15 @@ def test_path_without_a_version_needs_the_same_key_and_similar_paths_are_404(ser
 @pytest.mark.with_extension("openapi")
 def test_description_has_the_paths_without_a_version(server):
     paths = server.call(None, "GET", "/openapi.json").json["paths"]
-    told = {
+    unversioned = {
         path: operation["x-unversioned"]
         for path, item in paths.items()
         for operation in item.values()
         if "x-unversioned" in operation
     }
-    assert told
-    assert all(path == f"/v2{name}" for path, name in told.items())
-    assert set(told) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
+    assert unversioned
+    assert all(path == f"/v2{name}" for path, name in unversioned.items())
+    assert set(unversioned) == {path for path in paths if path.startswith(("/v2/subscriptions", "/v2/notification/"))}
 
 
 def test_list_rejects_head_and_limits_concurrent_downloads(server, key, check_error):
@@ -97,16 +97,16 @@ async def test_loop_serves_others_while_limits_are_counted(server, bridge, key):
 
 @pytest.mark.with_extension("openapi")
 def test_routes_and_names_need_the_extension(new_server):
-    whole = new_server().call(None, "GET", "/openapi.json").json
+    complete = new_server().call(None, "GET", "/openapi.json").json
     left = new_server(without=("compat",))
     without = left.call(None, "GET", "/openapi.json").json
-    assert whole["paths"].keys() - without["paths"].keys() == {
+    assert complete["paths"].keys() - without["paths"].keys() == {
         "/rest-versions",
         "/v2/limits",
         ENDPOINTS,
         f"{ENDPOINTS}/{{device_id}}/{{path}}",
     }
-    assert whole["components"]["schemas"].keys() - without["components"]["schemas"].keys() == {"Endpoint", "Limits"}
+    assert complete["components"]["schemas"].keys() - without["components"]["schemas"].keys() == {"Endpoint", "Limits"}
     assert "x-unversioned" not in str(without)
     key = left.key()
     device_id = left.add_device(key, "d")

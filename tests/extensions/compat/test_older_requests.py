@@ -93,8 +93,8 @@ def test_write_without_a_value_sets_notification_rules_in_fixed_order(server, ke
     async_id = accepted(call(server, key, "PUT", light, SWITCH, "?pmin=5&pmax=120"))
     assert server.responses(key)[async_id] == (200, None)
     assert server.resource(key, light, SWITCH)["desired"] == {}
-    refused_by_device = accepted(call(server, key, "PUT", light, SWITCH, "?pmax=1.5"))
-    assert server.responses(key)[refused_by_device] == (400, "BAD_VALUE")
+    rejected_by_device = accepted(call(server, key, "PUT", light, SWITCH, "?pmax=1.5"))
+    assert server.responses(key)[rejected_by_device] == (400, "BAD_VALUE")
     server.patch(key, light, online=False)
     call(server, key, "PUT", light, TEMPERATURE, "?st=0.5&lt=-3.25&pmin=1")
     (waiting,) = server.waiting(key)
@@ -172,8 +172,8 @@ def test_invalid_content_type_or_unknown_resource_is_rejected(server, key, light
         answer = call(server, key, "PUT", light, SWITCH, data=b"1", headers={"Content-Type": content_type})
         check_error(answer, 400, "Content-Type")
     for method in ("GET", "PUT", "POST"):
-        told = check_error(call(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
-        assert (told.reason, told.message.count("/3303/0/9999")) == ("RESOURCE_NOT_FOUND", 1)
+        error = check_error(call(server, key, method, light, "/3303/0/9999", data=b"1"), 400)
+        assert (error.reason, error.message.count("/3303/0/9999")) == ("RESOURCE_NOT_FOUND", 1)
     for path in ("/a", "/3303/0/65536", "/3303/00", "/1/2/3/4/5"):
         check_error(call(server, key, "GET", light, path), 400, "path")
     assert "deleted" in check_error(call(server, key, "DELETE", light, SWITCH), 400).message
@@ -196,7 +196,7 @@ def test_cached_value_expires_after_the_max_age_of_the_device(server, key, light
 
 def test_content_type_with_invalid_header_characters_is_omitted(server, key, light):
     call(server, key, "GET", light, TEMPERATURE)
-    for stored, shown in (
+    for stored, displayed in (
         ("a\nSet-Cookie: x", "application/octet-stream"),
         ("ä", "application/octet-stream"),
         ("", "text/plain"),
@@ -204,7 +204,7 @@ def test_content_type_with_invalid_header_characters_is_omitted(server, key, lig
         server.services.database.write(
             lambda session, kind=stored: session.run("UPDATE resources SET reported_content_type = :kind", kind=kind)
         )
-        assert cached(server, key, light) == (200, shown, b"21.5")
+        assert cached(server, key, light) == (200, displayed, b"21.5")
 
 
 def test_too_large_body_is_rejected(new_server, check_error):
@@ -225,10 +225,10 @@ def test_resources_of_a_device_are_listed_with_any_cache_option(server, key, lig
 
 def test_an_unknown_device_is_404_with_its_name(server, key, check_error):
     for method, query in (("GET", ""), ("GET", "?cacheOnly=true"), ("PUT", ""), ("POST", "")):
-        told = check_error(
+        error = check_error(
             call(server, key, method, "nobody", TEMPERATURE, query, "1" if method == "PUT" else None), 404
         )
-        assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
+        assert (error.reason, "nobody" in error.message) == ("DEVICE_NOT_FOUND", True)
 
 
 def test_compressed_body_is_rejected_and_head_is_not_allowed(server, key, light, check_error):

@@ -64,9 +64,9 @@ class Listening:
 
     async def response(self, *sent):
         """Return the response. The exchange is repeated if the connection was closed because this machine was slow."""
-        while not (told := await self.exchange(*sent)):
+        while not (response := await self.exchange(*sent)):
             pass
-        return told
+        return response
 
     async def connect(self):
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -144,9 +144,9 @@ async def test_idle_connection_ends_before_and_after_a_request(server):
 
 
 async def test_request_that_stops_in_the_middle_is_408(server):
-    begun = BODY + b"Content-Length: 9\r\n"
+    unfinished = BODY + b"Content-Length: 9\r\n"
     key = server.key().encode()
-    cases = [b"G", HEALTH, b"\r\n", begun + b"\r\n", begun + b"Authorization: Bearer %b\r\n\r\n[{" % key]
+    cases = [b"G", HEALTH, b"\r\n", unfinished + b"\r\n", unfinished + b"Authorization: Bearer %b\r\n\r\n[{" % key]
 
     async with listening(server, request_timeout_seconds=SHORT) as served:
         for sent in cases:
@@ -188,11 +188,11 @@ async def test_rest_of_a_rejected_body_is_not_awaited(server):
 
 async def test_body_is_read_from_clients_with_a_key_and_its_scope_alone(server):
     reader = b"Authorization: Bearer %b\r\n" % server.key(Scope.READ).encode()
-    refused = {b"": b"401", b"Authorization: Bearer wrong\r\n": b"401", reader: b"403"}
+    rejected = {b"": b"401", b"Authorization: Bearer wrong\r\n": b"401", reader: b"403"}
 
     async with listening(server) as served:
         for framing in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
-            for authorization, status in refused.items():
+            for authorization, status in rejected.items():
                 answer = await served.exchange(BODY + authorization + framing + b"\r\n\r\n5\r\n[    ")
                 assert answer.startswith(b"HTTP/1.1 " + status), answer
 
@@ -206,10 +206,10 @@ async def test_too_many_connections_are_503_and_very_many_get_no_response(server
             await asyncio.sleep(0)
         others = [await served.connect() for _ in range(4)]
         async with asyncio.timeout(60):
-            answers = await asyncio.gather(*(reader.read() for reader, _ in others), return_exceptions=True)
-        (refused,) = (answer for answer in answers if isinstance(answer, bytes) and answer)
-        assert_rejected(refused, 503)
-        assert b"retry-after" in refused
+            responses = await asyncio.gather(*(reader.read() for reader, _ in others), return_exceptions=True)
+        (rejected,) = (response for response in responses if isinstance(response, bytes) and response)
+        assert_rejected(rejected, 503)
+        assert b"retry-after" in rejected
         for each in (writer, *(writer for _, writer in others)):
             each.close()
         while served.state.connections:
@@ -234,8 +234,8 @@ def test_limit_of_open_files_is_raised_for_as_many_connections():
 
 async def test_pipelined_requests_start_a_few_at_a_time_and_all_get_responses(server):
     async with listening(server) as served:
-        answers = await served.exchange((HEALTH + b"\r\n") * 1000)
-        assert 10 < answers.count(b"HTTP/1.1 200") < 30
+        responses = await served.exchange((HEALTH + b"\r\n") * 1000)
+        assert 10 < responses.count(b"HTTP/1.1 200") < 30
         assert len(served.made[0].pipeline) == 0
 
 
@@ -259,7 +259,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
     key = server.key()
     resources = [{"path": f"/3303/{number}/5700", "value": "1" * 90} for number in range(500)]
     device_id = server.add_device(key, "d", *resources)
-    ask = f"GET /v3/devices/{device_id}/echo HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
+    request = f"GET /v3/devices/{device_id}/echo HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n".encode()
 
     async with listening(server, write_timeout_seconds=SHORT) as served:
         reader, writer = await served.connect()
@@ -269,7 +269,7 @@ async def test_client_that_reads_nothing_is_disconnected(server):
             await asyncio.sleep(0)
         async with asyncio.timeout(60):
             while not writer.is_closing() and served.state.connections:
-                writer.write(ask)
+                writer.write(request)
                 await asyncio.sleep(0.01)
         assert not served.state.connections
         writer.close()
@@ -281,8 +281,8 @@ LISTED = b"GET /v3/devices HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
 RULES = b'[{"endpoint-name": "upgraded"}]'
 
 
-def statuses(answers):
-    return re.findall(rb"HTTP/1\.1 (\d+) ", answers)
+def statuses(responses):
+    return re.findall(rb"HTTP/1\.1 (\d+) ", responses)
 
 
 async def byte_by_byte(served, sent):
@@ -293,9 +293,9 @@ async def byte_by_byte(served, sent):
     for position in range(len(sent)):
         served.made[-1].data_received(sent[position : position + 1])
     async with asyncio.timeout(60):
-        answers = await reader.read()
+        responses = await reader.read()
     writer.close()
-    return answers
+    return responses
 
 
 async def test_upgrade_request_keeps_http_1_and_its_body(server):
@@ -323,13 +323,13 @@ async def check_requests_after_an_upgrade(server, upgrade, status):
     last = LISTED % key + b"Connection: close\r\n\r\n"
 
     async with listening(server) as served:
-        asked = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
-        sent = asked + LISTED % key + b"\r\n" + asked + last
-        answers = await served.exchange(sent)
-        assert statuses(answers) == [status, b"200", status, b"200"]
+        request = LISTED % key + b"Connection: Upgrade\r\nUpgrade: " + upgrade + b"\r\n\r\n"
+        sent = request + LISTED % key + b"\r\n" + request + last
+        responses = await served.exchange(sent)
+        assert statuses(responses) == [status, b"200", status, b"200"]
         assert statuses(await byte_by_byte(served, sent)) == [status, b"200", status, b"200"]
-        assert statuses(await served.exchange(asked.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
-        return answers
+        assert statuses(await served.exchange(request.replace(b"Upgrade\r\n", b"Upgrade, close\r\n"))) == [status]
+        return responses
 
 
 async def test_requests_after_an_upgrade_get_responses(server):
@@ -338,17 +338,17 @@ async def test_requests_after_an_upgrade_get_responses(server):
 
 @pytest.mark.with_extension("streams")
 async def test_handshake_at_another_route_names_the_route_for_websockets(server):
-    answers = await check_requests_after_an_upgrade(server, b"websocket", b"400")
-    assert b"/v2/notification/websocket-connect" in answers
+    responses = await check_requests_after_an_upgrade(server, b"websocket", b"400")
+    assert b"/v2/notification/websocket-connect" in responses
 
 
 async def test_nothing_is_read_after_an_invalid_request(server):
-    refused = [b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
+    rejected = [b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]
     targets = [b"host:443", b"http://host/healthz", b"host/healthz"]
-    refused += [b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets]
-    refused += [b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"]
+    rejected += [b"CONNECT " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n" for target in targets]
+    rejected += [b"\x00\xff garbage\r\n\r\n", b"\x16\x03\x01\x02" + b"\x00" * 500, b"GET /\xff HTTP/1.1\r\n\r\n"]
     async with listening(server) as served:
-        for sent in refused:
+        for sent in rejected:
             assert_rejected(await served.exchange(sent + HEALTH + b"\r\n"), 400, sent)
         await served.assert_serves_others()
 
@@ -380,9 +380,9 @@ async def test_trailers_change_nothing_for_the_next_request_unless_they_close_th
     async with listening(server) as served:
         for trailer, expected in cases.items():
             sent = HEALTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + trailer + b"\r\n"
-            answers = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
-            assert statuses(answers) == expected
-            assert answers.count(b"connection: close") == 1
+            responses = await served.exchange(sent + HEALTH + b"Connection: close\r\n\r\n")
+            assert statuses(responses) == expected
+            assert responses.count(b"connection: close") == 1
 
 
 async def test_too_large_trailers_are_rejected_even_if_they_arrive_at_once(server):

@@ -12,11 +12,11 @@ from mirror_server.extensions.connections.open_files import allow_connections
 def connections(monkeypatch):
     """Return the number of possible connections under a soft and a hard limit, and the limits that were set."""
 
-    def allow(soft, hard, wanted=25_000):
+    def allow(soft, hard, requested=25_000):
         monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
         monkeypatch.setattr(resource, "setrlimit", lambda _, limits: new.append(limits))
         new = []
-        return allow_connections(wanted), new
+        return allow_connections(requested), new
 
     return allow
 
@@ -25,7 +25,7 @@ NO_LIMIT = resource.RLIM_INFINITY
 
 
 def test_limit_is_raised_for_the_connections(connections, caplog):
-    for soft, hard, wanted, allowed, raised in (
+    for soft, hard, requested, allowed, raised in (
         (256, 25_300, 25_000, 25_000, True),
         (256, NO_LIMIT, 25_000, 25_000, True),
         (25_300, 25_300, 25_000, 25_000, False),
@@ -34,7 +34,10 @@ def test_limit_is_raised_for_the_connections(connections, caplog):
         # The operator may allow only a few.
         (256, 320, 20, 20, True),
     ):
-        assert connections(soft, hard, wanted) == (allowed, [(min(wanted + 300, hard % 2**63), hard)] if raised else [])
+        assert connections(soft, hard, requested) == (
+            allowed,
+            [(min(requested + 300, hard % 2**63), hard)] if raised else [],
+        )
         assert caplog.records == []
 
 
@@ -46,8 +49,8 @@ def test_few_connections_are_a_warning_with_the_numbers(connections, caplog):
     assert "ulimit -n 25300" in record.getMessage()
 
 
-@pytest.mark.parametrize(("hard", "wanted"), [(399, 25_000), (310, 20), (256, 25_000)])
-def test_too_few_connections_are_an_error_with_the_numbers_and_the_cure(connections, hard, wanted):
-    cure = "--max-connections" if hard > 300 else f"LimitNOFILE={wanted + 300} in a systemd unit"
-    with pytest.raises(CannotServe, match=rf"(?s){hard} open files(?=.*ulimit -n {wanted + 300}).*{cure}"):
-        connections(hard, hard, wanted)
+@pytest.mark.parametrize(("hard", "requested"), [(399, 25_000), (310, 20), (256, 25_000)])
+def test_too_few_connections_are_an_error_with_the_numbers_and_the_cure(connections, hard, requested):
+    cure = "--max-connections" if hard > 300 else f"LimitNOFILE={requested + 300} in a systemd unit"
+    with pytest.raises(CannotServe, match=rf"(?s){hard} open files(?=.*ulimit -n {requested + 300}).*{cure}"):
+        connections(hard, hard, requested)

@@ -59,9 +59,9 @@ def test_device_without_a_connection_has_the_members_of_the_directory(server, ke
 def test_only_operators_get_the_address_of_a_real_device(server, key, monkeypatch):
     device = server.add_device(key, "lamp")
     monkeypatch.setattr(server.devices, "describe", lambda _: ConnectionStatus("coaps", "1.1", "UQ", ADDRESS))
-    told = connection(server, server.key(Scope.READ), device)
-    assert (told["protocol"], told["lwm2m_version"], told["binding"]) == ("coaps", "1.1", "UQ")
-    assert connection(server, key, device) == told | {"address": ADDRESS}
+    response = connection(server, server.key(Scope.READ), device)
+    assert (response["protocol"], response["lwm2m_version"], response["binding"]) == ("coaps", "1.1", "UQ")
+    assert connection(server, key, device) == response | {"address": ADDRESS}
 
 
 def test_registration_that_expires_after_the_year_9999_has_the_end_of_that_year(server, key):

@@ -29,10 +29,10 @@ def device(server, key):
 
 def hours(server, key, device_id):
     """Return the last contact of the device, in hours since the beginning."""
-    told = server.call(key, "GET", f"/v3/devices/{device_id}").json["last_contact_at"]
+    returned = server.call(key, "GET", f"/v3/devices/{device_id}").json["last_contact_at"]
     listed = server.call(key, "GET", f"/v3/devices?id={device_id}").json["data"][0]["last_contact_at"]
-    assert told == listed
-    return (datetime.fromisoformat(told) - BEGIN).total_seconds() / HOUR
+    assert returned == listed
+    return (datetime.fromisoformat(returned) - BEGIN).total_seconds() / HOUR
 
 
 def test_registrations_responses_and_values_are_contacts(server, key):

@@ -78,10 +78,10 @@ def test_complete_device_can_be_sent_back(server, key, device, say):
     server.advance(key, 60)
     assert say(device, **undescribed) == undescribed, "its endpoint name is not a name of its own"
     say(device, **LAMP)
-    whole = server.call(key, "GET", f"{DEVICES}/{device}").json
-    in_microseconds = {name: whole[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
+    complete = server.call(key, "GET", f"{DEVICES}/{device}").json
+    in_microseconds = {name: complete[name].replace("Z", "000Z") for name in ("created_at", "updated_at", "etag")}
     nothing = dict.fromkeys(UNSUPPORTED_FIELDS)
-    assert say(device, **(whole | {"name": "Lantern"} | in_microseconds | nothing))["name"] == "Lantern"
+    assert say(device, **(complete | {"name": "Lantern"} | in_microseconds | nothing))["name"] == "Lantern"
 
 
 COLORS = """
@@ -99,13 +99,13 @@ def test_device_with_members_of_another_extension_may_be_sent_back(new_server, i
     server = new_server()
     key = server.key()
     path = f"{DEVICES}/{server.add_device(key, 'sensor-1')}"
-    whole = server.call(key, "GET", path).json
-    assert whole["color"] == ["red", 1]
-    for content in (whole, LAMP, {"color": None}):
+    complete = server.call(key, "GET", path).json
+    assert complete["color"] == ["red", 1]
+    for content in (complete, LAMP, {"color": None}):
         answer = server.call(key, "PUT", path, json=content)
         assert (answer.status_code, answer.json) == (200, server.call(key, "GET", path).json)
-    told = check_error(server.call(key, "PUT", path, json=whole | {"color": "blue"}), 400, "color").message
-    assert "not the current value" in told
+    message = check_error(server.call(key, "PUT", path, json=complete | {"color": "blue"}), 400, "color").message
+    assert "not the current value" in message
 
 
 def test_member_that_cannot_be_changed_is_400_with_its_name(rejected_as):
@@ -129,10 +129,10 @@ def test_member_that_cannot_be_changed_is_400_with_its_name(rejected_as):
         ("custom_attributes", {str.lower(c): "" for c in "ABCDEF"}, "takes at most 5 entries"),
         ("custom_attributes", ["a"], "must be an object"),
     ]
-    for name, value, told in cases:
+    for name, value, expected_message in cases:
         body = rejected_as(json={name: value, **({} if name == "description" else {"description": "new"})})
         assert [field.name for field in body.fields] == [name]
-        assert told in body.message
+        assert expected_message in body.message
 
 
 def test_invalid_custom_attribute_is_400_with_its_name(rejected_as):
@@ -145,11 +145,11 @@ def test_invalid_custom_attribute_is_400_with_its_name(rejected_as):
         ({"a": None}, "a", "must be a string"),
         ({"a": "\0"}, "a", "U+0000"),
     ]
-    for attribute, name, told in cases:
+    for attribute, name, expected_message in cases:
         (field, *_) = rejected_as(json={"custom_attributes": attribute}).fields
         assert field.name.startswith(f"custom_attributes.{name}")
         assert "[key]" not in field.name
-        assert told in field.message
+        assert expected_message in field.message
 
 
 def test_post_and_delete_of_devices_are_405_with_the_reason(server, key, device, check_error):

@@ -53,9 +53,9 @@ def test_registration_events_are_listed_in_order(server, key, device, events):
     expected |= {"event_type_description": "INFO", "changes": {}}
     times = dict.fromkeys(("date_time", "created_at", "etag"), "2026-01-05T08:00:01.000Z")
     assert found[3].items() >= (expected | times).items()
-    for place in (EVENTS, "/v3/devicelog"):
-        assert server.call(key, "GET", f"{place}/{found[3]['id']}").json == found[3]
-        assert events(place) == found
+    for path in (EVENTS, "/v3/devicelog"):
+        assert server.call(key, "GET", f"{path}/{found[3]['id']}").json == found[3]
+        assert events(path) == found
 
 
 def test_next_page_starts_after_the_previous_one(server, key, device, events):
@@ -130,10 +130,10 @@ def test_invalid_setting_is_a_usage_error():
         ("--keep-device-events", "a month"): "is not a duration",
         ("--max-device-events", "999"): "not in the range",
     }
-    for words, told in cases.items():
+    for words, expected_message in cases.items():
         result = CliRunner().invoke(main, ["run", *words])
         assert result.exit_code == 2
-        assert told in " ".join(result.output.split())
+        assert expected_message in " ".join(result.output.split())
 
 
 def test_newest_events_stay_when_there_are_too_many(server, device):

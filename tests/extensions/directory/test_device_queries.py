@@ -43,18 +43,18 @@ def test_a_query_is_saved_read_changed_and_deleted(server, key, save, page, chec
         **dict.fromkeys(("created_at", "updated_at", "etag"), "2026-01-05T08:00:00.000Z"),
     }
     server.advance(key, 60)
-    place = f"{QUERIES}/{saved['id']}"
-    changed = server.call(key, "PUT", place, json={"name": "Lamps"}).json
+    path = f"{QUERIES}/{saved['id']}"
+    changed = server.call(key, "PUT", path, json={"name": "Lamps"}).json
     at = "2026-01-05T08:01:00.000Z"
     assert changed == saved | {"name": "Lamps", "updated_at": at, "etag": at}
     server.advance(key, 60)
-    assert server.call(key, "PATCH", place, json={"query": LIGHTS["query"]}).json == changed
-    assert server.call(key, "PUT", place, json=changed | {"query": "id=a"}).json["query"] == "id=a"
-    assert server.call(key, "DELETE", place).status_code == 204
+    assert server.call(key, "PATCH", path, json={"query": LIGHTS["query"]}).json == changed
+    assert server.call(key, "PUT", path, json=changed | {"query": "id=a"}).json["query"] == "id=a"
+    assert server.call(key, "DELETE", path).status_code == 204
     assert page()["data"] == []
     for method in ("GET", "PUT", "PATCH", "DELETE"):
         body = {} if method in {"GET", "DELETE"} else {"json": LIGHTS}
-        assert QUERIES in check_error(server.call(key, method, place, **body), 404).message
+        assert QUERIES in check_error(server.call(key, method, path, **body), 404).message
     save(**LIGHTS)
 
 
@@ -80,18 +80,18 @@ def test_invalid_query_is_400_with_its_field(server, key, check_error, save, unc
         ({"name": "Lights", "query": ""}, "name", "already"),
     ]
     with unchanged_from():
-        for body, field, told in [*cases, *of_new]:
-            assert told in check_error(server.call(key, "POST", QUERIES, json=body), 400, field).message
-        for body, field, told in cases:
+        for body, field, expected_message in [*cases, *of_new]:
+            assert expected_message in check_error(server.call(key, "POST", QUERIES, json=body), 400, field).message
+        for body, field, expected_message in cases:
             answer = server.call(key, "PUT", f"{QUERIES}/{saved['id']}", json=body)
-            assert told in check_error(answer, 400, field).message
+            assert expected_message in check_error(answer, 400, field).message
 
 
 def test_name_is_used_once_among_the_queries_of_all_applications(server, key, other, check_error, save, page):
     lights, locks = save("Lights", by=other), save("Locks")
-    place = f"{QUERIES}/{locks['id']}"
-    check_error(server.call(key, "PUT", place, json={"name": "Lights"}), 400, "name")
-    assert server.call(key, "PUT", place, json={"name": "Locks"}).status_code == 200
+    path = f"{QUERIES}/{locks['id']}"
+    check_error(server.call(key, "PUT", path, json={"name": "Lights"}), 400, "name")
+    assert server.call(key, "PUT", path, json={"name": "Locks"}).status_code == 200
     assert {query["name"] for query in page()["data"]} == {"Lights", "Locks"}
     assert server.call(key, "DELETE", f"{QUERIES}/{lights['id']}").status_code == 204
     assert server.call(other, "GET", QUERIES).json["data"] == [locks]
@@ -99,15 +99,15 @@ def test_name_is_used_once_among_the_queries_of_all_applications(server, key, ot
 
 def test_members_of_the_service_and_a_condition_are_400(server, key, check_error, save, page):
     saved = save()
-    place = f"{QUERIES}/{saved['id']}"
+    path = f"{QUERIES}/{saved['id']}"
     server.restart()
     for member in ("id", "created_at", "updated_at", "etag"):
         value = "other" if member == "id" else "2020-01-01T00:00:00Z"
-        check_error(server.call(key, "PUT", place, json={"name": "b", member: value}), 400, member)
+        check_error(server.call(key, "PUT", path, json={"name": "b", member: value}), 400, member)
     nothing = dict.fromkeys(("id", "created_at", "updated_at", "etag", "description"))
-    assert server.call(key, "PUT", place, json=nothing).json == saved
+    assert server.call(key, "PUT", path, json=nothing).json == saved
     for method in ("PUT", "PATCH"):
-        answer = server.call(key, method, place, json={"name": "b"}, headers={"If-Match": saved["etag"]})
+        answer = server.call(key, method, path, json={"name": "b"}, headers={"If-Match": saved["etag"]})
         assert "`etag`" in check_error(answer, 400, "If-Match").message
     assert page()["data"] == [saved]
 

@@ -119,8 +119,8 @@ def test_invalid_value_is_400_with_the_cure(server, key, check_error):
         *[(f"order={value}", "order", "ASC or DESC") for value in ("", "asc")],
         *[(f"include={value}", "include", "total_count") for value in ("", "total_count,x")],
     ]
-    for query, field, told in cases:
-        assert told in check_error(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
+    for query, field, expected_message in cases:
+        assert expected_message in check_error(server.call(key, "GET", f"{DEVICES}?{query}"), 400, field).message
 
 
 def test_too_many_filters_or_values_are_400_with_the_limit(server, key, check_error, names):

@@ -16,24 +16,24 @@ def described(server, key):
     """Two devices with descriptions; that of the first one contains a secret."""
     device_ids = [server.add_device(key, name) for name in ("light-1", "light-2")]
     for device_id, said in zip(device_ids, (SECRET, "plain"), strict=True):
-        told = {"name": f"{said}-name", "description": f"{said}-description", "custom_attributes": {"of": said}}
-        assert server.call(key, "PUT", f"/v3/devices/{device_id}", json=told).status_code == 200
+        description = {"name": f"{said}-name", "description": f"{said}-description", "custom_attributes": {"of": said}}
+        assert server.call(key, "PUT", f"/v3/devices/{device_id}", json=description).status_code == 200
         server.registration(key, device_id, "PUT")
     return device_ids
 
 
 @pytest.mark.sqlite
 def test_erase_deletes_descriptions_and_events_of_the_device(server, key, described, tmp_path):
-    erased, kept = described
+    erased, retained = described
     rows = erased_rows(server.settings.database_url, erased)
     assert (rows["device_descriptions"], rows["device_attributes"], rows["device_events"]) == (1, 1, 2)
-    assert server.call(key, "GET", f"/v3/devices/{kept}").json["custom_attributes"] == {"of": "plain"}
-    assert {event["device_id"] for event in server.call(key, "GET", EVENTS).json["data"]} == {kept}
+    assert server.call(key, "GET", f"/v3/devices/{retained}").json["custom_attributes"] == {"of": "plain"}
+    assert {event["device_id"] for event in server.call(key, "GET", EVENTS).json["data"]} == {retained}
     assert is_nothing_left(tmp_path, SECRET, erased)
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected_message"),
     [
         ("UPDATE device_events SET kind = 4", "a device event has an unknown kind"),
         (
@@ -44,22 +44,22 @@ def test_erase_deletes_descriptions_and_events_of_the_device(server, key, descri
     ],
 )
 @pytest.mark.usefixtures("described")
-def test_check_finds_damage(server, damage, told):
+def test_check_finds_damage(server, damage, expected_message):
     url = server.settings.database_url
     done(url, "check")
     databases.execute(url, damage)
-    assert_fails(url, "check", message=told)
+    assert_fails(url, "check", message=expected_message)
 
 
 def test_erasing_removes_the_device_and_its_description_from_saved_filters(server, key, tmp_path):
     services, url, name = server.services, server.settings.database_url, "light-1"
-    erased, kept = (server.add_device(key, each) for each in (name, "light-2"))
+    erased, retained = (server.add_device(key, each) for each in (name, "light-2"))
     of_both = {"floor": "second"}
-    for device_id, told in (
+    for device_id, description in (
         (erased, Description("Lamp of Ms Ray", "Ms Ray, room 12", {**of_both, "tenant": "Ray"})),
-        (kept, Description("Lamp", "", of_both)),
+        (retained, Description("Lamp", "", of_both)),
     ):
-        services.part(DirectoryService).describe(device_id, lambda *_, told=told: told).result(60)
+        services.part(DirectoryService).describe(device_id, lambda *_, description=description: description).result(60)
     queries = {
         "what she said": "description=Ms+Ray%2C+room+12",
         "her own": "custom_attributes__tenant__in=Ray,Roe",
@@ -72,8 +72,8 @@ def test_erasing_removes_the_device_and_its_description_from_saved_filters(serve
         "Lamp of Ms Raymond": "state=registered",
         "by id": f"id={erased}",
         "by name": f"state=registered&endpoint_name__neq={name}",
-        "among others": f"state=registered&id__in={kept},{erased}&custom_attributes__room=%C3%B6",
-        "of another": f"id={kept}",
+        "among others": f"state=registered&id__in={retained},{erased}&custom_attributes__room=%C3%B6",
+        "of another": f"id={retained}",
         "of an empty value": "description=",
     }
     for label, query in queries.items():
@@ -87,6 +87,6 @@ def test_erasing_removes_the_device_and_its_description_from_saved_filters(serve
         "all but (ID)": "state=registered",
         "(ID): like it": "endpoint_type=Lamp",
         "(ID)": "state=registered",
-        "among others": f"state=registered&id__in={kept}&custom_attributes__room=%C3%B6",
+        "among others": f"state=registered&id__in={retained}&custom_attributes__room=%C3%B6",
     }
     assert is_nothing_left(tmp_path, erased, "room 12")

@@ -164,15 +164,15 @@ class StoredHistory:
             last, write = _state_of(of_key, instant)
             if last or write:
                 found_rows[key] = last, write
-        answers = []
+        rows = []
         for (device_id, path), (last, write) in found_rows.items():
             of_device, _ = found_rows.get((device_id, ""), (None, None))
             registered = of_device and of_device.what in ("registration", "reg_update")
             if path:
-                answers.append((device_id, path, registered, *_state_row(last, write, instant)))
+                rows.append((device_id, path, registered, *_state_row(last, write, instant)))
             elif not any(other == device_id and of for other, of in found_rows):
-                answers.append((device_id, None, registered, *_state_row(None, None, instant)))
-        return answers
+                rows.append((device_id, None, registered, *_state_row(None, None, instant)))
+        return rows
 
     def _of_devices(self) -> list[Any]:
         return [row for row in [*self.folded, *self.recorded.rows] if row.device_id is not None]

@@ -67,8 +67,8 @@ def test_archive_is_readable_by_other_programs(stored):
     assert (failed["device_id"], failed["value"], failed["category"]) == ("a", "21.5", "DEVICE_ERROR")
     assert frame[frame["device_id"] == "b"].iloc[0]["value_binary"] == b"\xff\x00"
     query = f"SELECT count(*), max(received_at), count(value) FROM read_parquet('{folder}/*/*.parquet')"
-    told, last_at, texts = duckdb.sql(query).fetchall()[0]
-    assert (told, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
+    row_count, last_at, texts = duckdb.sql(query).fetchall()[0]
+    assert (row_count, round(last_at.timestamp() * 1000), texts) == (count, NOW, count - 2)
     lazy = pl.scan_parquet(folder).filter(pl.col("device_id") == "a").select("revision").collect()
     assert sorted(lazy["revision"]) == sorted(row.revision for row in stored.recorded.rows if row.device_id == "a")
 
@@ -352,11 +352,11 @@ class OfLeader:
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("place", "then"), [("file", "leads again"), ("block", "leads no more")])
-def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then):
+@pytest.mark.parametrize(("location", "then"), [("file", "leads again"), ("block", "leads no more")])
+def test_former_leader_restores_nothing_erased(stored, monkeypatch, location, then):
     """The process slept between reading the remaining rows and writing them, while another one led and erased."""
     database, archive, token = stored.recorded.database, stored.archive(), own(stored, 1)
-    if place == "block":
+    if location == "block":
         # The gap has no device, so the block remains.
         stored.record(TEXT, BYTES, GAP)
         Compaction(database, 3).compact(stored.now, 0)
@@ -369,7 +369,7 @@ def test_former_leader_restores_nothing_erased(stored, monkeypatch, place, then)
     def encoded(rows: Any, *more: Any) -> bytes:
         content = encode(rows, *more)
         # Blocks are erased first. The last file is a special case, because no operation follows it.
-        if not erased and (place == "block" or more):
+        if not erased and (location == "block" or more):
             erased.append("a")
             lead(stored, "another process-2 options")
             stored.erase("a")

@@ -28,40 +28,40 @@ REUSED = [HealthCheck.function_scoped_fixture]
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10), descending=st.booleans())
 def test_each_row_is_returned_once_after_any_operations(new_history, steps, descending):
-    kept = new_history()
+    stored = new_history()
     for step, what in steps:
-        take(kept, step, what)
-        told = expected(kept.recorded.rows)
-        assert found(kept.service, descending=descending) == (told[::-1] if descending else told)
-    kept.recorded.database.close()
+        take(stored, step, what)
+        expected_rows = expected(stored.recorded.rows)
+        assert found(stored.service, descending=descending) == (expected_rows[::-1] if descending else expected_rows)
+    stored.recorded.database.close()
 
 
 @settings(max_examples=7, deadline=None, suppress_health_check=REUSED, phases=[Phase.generate])
 @given(steps=st.lists(STEPS, max_size=10))
 def test_state_at_any_instant_equals_replay(new_history, steps):
-    kept = new_history()
+    stored = new_history()
     for step, what in steps:
-        take(kept, step, what)
-    with closing(kept.service.open(HistorySelection())) as opened:
+        take(stored, step, what)
+    with closing(stored.service.open(HistorySelection())) as opened:
         oldest_at = opened.oldest_at
-    times = {row.changed_at for row in kept.recorded.rows} | {row.requested_at or 0 for row in kept.recorded.rows}
-    for instant in {oldest_at, kept.now, *sorted(times)[::3], *(each - 1 for each in sorted(times)[::3])}:
+    times = {row.changed_at for row in stored.recorded.rows} | {row.requested_at or 0 for row in stored.recorded.rows}
+    for instant in {oldest_at, stored.now, *sorted(times)[::3], *(each - 1 for each in sorted(times)[::3])}:
         if instant >= oldest_at:
-            assert found_at(kept.service, instant) == kept.state(instant)
+            assert found_at(stored.service, instant) == stored.state(instant)
     with pytest.raises(TooOld):
-        kept.service.open(HistorySelection(), oldest_at - 1)
-    kept.recorded.database.close()
+        stored.service.open(HistorySelection(), oldest_at - 1)
+    stored.recorded.database.close()
 
 
-def take(kept: StoredHistory, step: str, what: Any) -> None:
+def take(stored: StoredHistory, step: str, what: Any) -> None:
     if step == "report":
-        kept.record(*(shifted(row, kept.now if abs(row.changed_at) < FAR else NOW) for row in what))
+        stored.record(*(shifted(row, stored.now if abs(row.changed_at) < FAR else NOW) for row in what))
     elif step == "round":
-        kept.round()
+        stored.round()
     elif step == "restart":
-        kept.open()
+        stored.open()
     else:
-        kept.pass_time(what * 3_600_000)
+        stored.pass_time(what * 3_600_000)
 
 
 def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
@@ -71,25 +71,27 @@ def shifted(row: StoredHistoryRow, by: int) -> StoredHistoryRow:
 
 
 def test_concurrent_readers_of_move_get_each_row_once(new_history):
-    kept, chance = new_history(), random.Random(1)
+    stored, chance = new_history(), random.Random(1)
     for _ in range(2):
-        row = StoredHistoryRow(0, "a", None, PATHS[0], kept.now, 0, "reported", "observation", b"1", "text/plain")
+        row = StoredHistoryRow(0, "a", None, PATHS[0], stored.now, 0, "reported", "observation", b"1", "text/plain")
         ago = (chance.choice([0, 1000, DAY]) for _ in range(15))
-        kept.record(*(row._replace(device_id=chance.choice("ab"), changed_at=kept.now - each) for each in ago))
-        kept.pass_time(DAY)
-    whole, is_over = expected(kept.recorded.rows), threading.Event()
+        stored.record(*(row._replace(device_id=chance.choice("ab"), changed_at=stored.now - each) for each in ago))
+        stored.pass_time(DAY)
+    expected_rows, is_over = expected(stored.recorded.rows), threading.Event()
 
     def read(descending: bool) -> int:
         count = 0
         while not is_over.is_set() or not count:
-            assert found(kept.service, descending=descending) == (whole[::-1] if descending else whole)
+            assert found(stored.service, descending=descending) == (
+                expected_rows[::-1] if descending else expected_rows
+            )
             count += 1
         return count
 
     with ThreadPoolExecutor(2) as readers:
         reading = [readers.submit(read, descending) for descending in (False, True)]
         try:
-            kept.round()
+            stored.round()
         finally:
             is_over.set()
         assert all(each.result() for each in reading)

@@ -31,27 +31,27 @@ def footer_of(content: bytes) -> range:
 def test_every_damage_of_footer_is_detected():
     """Some damage would crash pyarrow, and with it the server."""
     content = encoded(ROWS)
-    for place in footer_of(content):
+    for position in footer_of(content):
         damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
+        damaged[position] ^= 1 << position % 8
         with pytest.raises(pa.ArrowInvalid, match="footer is damaged"):
             read(bytes(damaged))
 
 
 def test_damaged_value_is_not_returned():
     content = encoded(ROWS)
-    told = refused = 0
+    returned = rejected = 0
     # Not every bit of every byte, because reading the file for all of them takes half a minute.
-    for place in range(0, footer_of(content).start, 25):
+    for position in range(0, footer_of(content).start, 25):
         damaged = bytearray(content)
-        damaged[place] ^= 1 << place % 8
+        damaged[position] ^= 1 << position % 8
         try:
             assert read(bytes(damaged)).num_rows == 7
-            told += 1
+            returned += 1
         except (OSError, pa.ArrowException):
-            refused += 1
+            rejected += 1
     # The description of the pages has no checksum, and most of it is not used.
-    assert refused > told
+    assert rejected > returned
 
 
 @pytest.mark.parametrize("stored", [0, 1, 4, 7, 8, 11, 100, -1, -8, -100])

@@ -121,7 +121,7 @@ def in_pieces(monkeypatch):
 @pytest.mark.parametrize("form", [ARROW, NDJSON])
 @pytest.mark.parametrize("path", [SNAPSHOT, HISTORY])
 def test_response_is_consistent_during_changes(server, key, devices, in_pieces, path, form):
-    whole = get(server, key, path, form).get_data()
+    complete = get(server, key, path, form).get_data()
     with get(server, key, path, form, buffered=False) as answer:
         chunks = iter(answer.response)
         begin = next(chunks)
@@ -131,8 +131,8 @@ def test_response_is_consistent_during_changes(server, key, devices, in_pieces, 
         server.registration(key, devices[1], "DELETE")
         server.add_device(key, "later")
         server.services.database.write(partial(history.erase, device_ids=devices))
-        assert begin + b"".join(chunks) == whole
-    assert get(server, key, path, form).get_data() != whole
+        assert begin + b"".join(chunks) == complete
+    assert get(server, key, path, form).get_data() != complete
 
 
 @pytest.mark.parametrize(("path", "form"), [(f"{SNAPSHOT}?as_of=", ARROW), (HISTORY, ARROW), (HISTORY, NDJSON)])
@@ -144,9 +144,9 @@ def test_response_is_cut_off_when_key_is_revoked(server, key, devices, in_pieces
         content = next(chunks) + next(chunks)
         server.revoke(reader)
         content += b"".join(chunks)
-    whole = get(server, key, url, form).get_data()
-    assert (b"-end" in content, b"-end" in whole) == (False, True)
-    assert len(content) < len(whole)
+    complete = get(server, key, url, form).get_data()
+    assert (b"-end" in content, b"-end" in complete) == (False, True)
+    assert len(content) < len(complete)
     assert get(server, reader, url).status_code == 401
 
 
@@ -156,9 +156,9 @@ def test_number_of_concurrent_responses_is_limited(server, key, devices, check_e
         open_ones += [get(server, one, path, buffered=False) for path in paths * (most // 4)]
         for path in paths:
             answer = get(server, one, path)
-            told = check_error(answer, 429)
-            assert (told.reason, answer.headers["Retry-After"]) == ("TOO_MANY_SNAPSHOTS", "2")
-            assert f"this key has {most // 2} open snapshots and histories" in told.message
+            error = check_error(answer, 429)
+            assert (error.reason, answer.headers["Retry-After"]) == ("TOO_MANY_SNAPSHOTS", "2")
+            assert f"this key has {most // 2} open snapshots and histories" in error.message
     assert check_error(get(server, server.key(), SNAPSHOT), 429).reason == "TOO_MANY_SNAPSHOTS"
     for one in open_ones[: most // 2]:
         next(iter(one.response))

@@ -120,16 +120,16 @@ def test_devices_resources_and_times_are_selected(server, key, device):
 def test_pages_together_are_complete_in_either_order(server, key, device):
     for query in ("order=ASC", "order=DESC"):
         for read in (lines_of, arrow_of):
-            whole, _ = read(server, key, query)
-            assert facts_of(whole) == EXPECTED[:: 1 if query == "order=ASC" else -1]
+            all_rows, _ = read(server, key, query)
+            assert facts_of(all_rows) == EXPECTED[:: 1 if query == "order=ASC" else -1]
             for limit in (4, len(EXPECTED)):
                 pages = list(pages_of(server, key, query, limit, read))
-                assert [row for page in pages for row in page] == whole
+                assert [row for page in pages for row in page] == all_rows
                 assert [len(page) for page in pages] == ([4, 2] if limit == 4 else [6])
 
 
 def test_later_pages_are_as_of_first_page_after_restart(server, key, device):
-    whole, first = lines_of(server, key)
+    all_rows, first = lines_of(server, key)
     rows, end = lines_of(server, key, "limit=2")
     server.advance(key, 60)
     # A late row is at its own time, and not in any page of an earlier read.
@@ -138,14 +138,14 @@ def test_later_pages_are_as_of_first_page_after_restart(server, key, device):
     server.restart()
     for reader in (key, server.key(Scope.READ)):
         later, end_later = lines_of(server, reader, f"after={end.after}")
-        assert rows + later == whole
+        assert rows + later == all_rows
         assert (end_later.taken_at, end_later.revision) == (first.taken_at, first.revision)
-    assert len(lines_of(server, key)[0]) == len(whole) + 2
+    assert len(lines_of(server, key)[0]) == len(all_rows) + 2
 
 
 def test_interrupted_response_continues_after_its_last_cursor(server, key, device, monkeypatch):
     monkeypatch.setattr(arrow_history, "_MOST_ROWS", 2)
-    whole, _ = lines_of(server, key)
+    all_rows, _ = lines_of(server, key)
     lines = get(server, key, HISTORY).get_data().splitlines()
     of_lines = [json.loads(line)["after"] for line in lines if b"history-cursor" in line]
     content = get(server, key, HISTORY, ARROW).get_data()
@@ -153,7 +153,7 @@ def test_interrupted_response_continues_after_its_last_cursor(server, key, devic
     for cursors in (of_lines, of_arrow):
         assert len(cursors) >= 3
         rests = [lines_of(server, key, f"after={cursor}")[0] for cursor in cursors]
-        assert all(rest == whole[len(whole) - len(rest) :] for rest in rests)
+        assert all(rest == all_rows[len(all_rows) - len(rest) :] for rest in rests)
         assert [len(rest) for rest in rests] == sorted({len(rest) for rest in rests}, reverse=True)
         assert rests[-1] == []
 
@@ -162,9 +162,9 @@ def test_forged_cursor_is_400(server, key, device, check_error):
     _, end = lines_of(server, key, "limit=1")
     content = json.loads(base64.urlsafe_b64decode(end.after + "=" * (-len(end.after) % 4)))
     cases = [(1, 2**60), (1, "0"), (2, -1), (2, 1.5), (2, True), (3, "\0"), (3, 7), (4, "no path"), (6, float("nan"))]
-    for place, value in cases:
+    for index, value in cases:
         flat = [*content[0], *content[1]]
-        flat[place] = value
+        flat[index] = value
         text = json.dumps([flat[:3], flat[3:]]).encode()
         forged = base64.urlsafe_b64encode(text).decode().rstrip("=")
         check_error(get(server, key, f"{HISTORY}?after={forged}"), 400, "after")
@@ -202,18 +202,18 @@ def test_time_without_a_running_server_is_a_gap_row(server, key, device, restart
             assert "device_id" not in gap
             assert datetime.fromisoformat(gap["changed_at"]).timestamp() * 1000 == down_at
             assert datetime.fromisoformat(gap["until"]).timestamp() * 1000 == down_at + 3_600_000
-    whole = lines_of(server, key, "order=DESC")[0]
-    assert whole[-1]["what"] == "gap"
-    assert [row for page in pages_of(server, key, "order=DESC", 1) for row in page] == whole
+    all_rows = lines_of(server, key, "order=DESC")[0]
+    assert all_rows[-1]["what"] == "gap"
+    assert [row for page in pages_of(server, key, "order=DESC", 1) for row in page] == all_rows
 
 
 def test_arrow_batches_have_a_maximum_size(server, key, device, monkeypatch):
-    whole = arrow_of(server, key)
+    complete = arrow_of(server, key)
     for rows, size, largest in [(1, 10**9, 1), (10**9, 3, 1), (2, 10**9, 2)]:
         monkeypatch.setattr(arrow_history, "_MOST_ROWS", rows)
         monkeypatch.setattr(arrow_history, "_MOST_BYTES", size)
         monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
-        assert arrow_of(server, key) == whole == lines_of(server, key)
+        assert arrow_of(server, key) == complete == lines_of(server, key)
         batch_sizes = [part.num_rows for part, _ in batches_of(get(server, key, HISTORY, ARROW).get_data())]
         assert max(batch_sizes) == largest
 
@@ -241,6 +241,6 @@ def test_pages_are_unchanged_by_archiving(new_server, tmp_path):
         assert ("category" in before[reader][2][-1]) == (reader == key)
     server.advance(key, 2 * DAY_SECONDS)
     wait_until(lambda: server.services.database.query(lambda session: list(segments.files(session))))
-    for reader, (rows, after, whole) in before.items():
+    for reader, (rows, after, all_rows) in before.items():
         for read in (lines_of, arrow_of):
-            assert rows + read(server, reader, f"after={after}")[0] == whole
+            assert rows + read(server, reader, f"after={after}")[0] == all_rows

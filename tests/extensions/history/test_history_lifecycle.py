@@ -50,9 +50,11 @@ class Life:
     def start(self, *, keep: bool = True, archive: Path | None = None, without: tuple[str, ...] = ()) -> Services:
         """Stop the running server and start another one, with or without a history."""
         self.stop()
-        kept = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
-        kept |= {"history_archive": str(archive)} if archive else {}
-        self._running = Services(read_settings(database_url=self._url, manual_clock=True, without=without, **kept))
+        history_options = {"keep_history_seconds": 7 * DAY_SECONDS} if keep else {}
+        history_options |= {"history_archive": str(archive)} if archive else {}
+        self._running = Services(
+            read_settings(database_url=self._url, manual_clock=True, without=without, **history_options)
+        )
         self._running.start()
         assert self._running.database.settle(60)
         return self._running
@@ -77,8 +79,8 @@ def register(services: Services, name: str = "sensor") -> str:
 
 def record(services: Services, device_id: str, *values: str) -> None:
     now = services.clock.now()
-    told = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
-    services.devices.observed(told).result(10)
+    observations = [Observation(device_id, PATH, Content(value.encode()), now) for value in values]
+    services.devices.observed(observations).result(10)
 
 
 def test_interval_without_extension_is_gap_and_check_passes(url, life):
@@ -129,7 +131,7 @@ def test_interval_with_disabled_history_is_gap_without_rows(url, life):
     device_id = register(services)
     record(services, device_id, "1")
     with services.database.read() as session:
-        begun = history.state(session)
+        first_state = history.state(session)
     ended_at = services.clock.now()
     without = life.start(keep=False)
     with without.database.read() as session:
@@ -144,7 +146,7 @@ def test_interval_with_disabled_history_is_gap_without_rows(url, life):
     with again.database.read(with_revision=True) as session:
         state = history.state(session)
         assert state.is_enabled
-        assert begun.started_revision < state.started_revision < session.last_revision()
+        assert first_state.started_revision < state.started_revision < session.last_revision()
     life.stop()
     done(url, "check")
 
@@ -154,17 +156,17 @@ def test_heartbeat_is_recorded_at_end_of_server(url):
     first = Services(options)
     first.start()
     assert first.database.settle(60)
-    begun_at = first.clock.now()
-    while first.clock.now() == begun_at:
+    started_at = first.clock.now()
+    while first.clock.now() == started_at:
         pass
     first.close()
     with closing(open_database(url)) as database:
-        assert begun_at < heartbeat_at(database) <= wall_time()
+        assert started_at < heartbeat_at(database) <= wall_time()
     with closing(Services(options)) as second:
         second.start()
         assert second.database.settle(60)
-        ((told_at, until),) = gaps(second)
-        assert begun_at < told_at < (until or 0) <= wall_time()
+        ((stopped_at, until),) = gaps(second)
+        assert started_at < stopped_at < (until or 0) <= wall_time()
 
 
 def test_idle_server_records_heartbeat_every_ten_seconds(url):
@@ -202,9 +204,9 @@ def compact_all(life: Life, archive: Path | None = None) -> tuple[Services, str,
     record(services, first, "11", "12")
     record(services, second, "21")
     advance(services, 2 * DAY_SECONDS)
-    place = "segments" if archive is None else "archive"
-    wait_until(lambda: measured(services, "mirror_history_rows").get((place,)) == 5)
-    assert measured(services, "mirror_history_bytes")[(place,)]
+    location = "segments" if archive is None else "archive"
+    wait_until(lambda: measured(services, "mirror_history_rows").get((location,)) == 5)
+    assert measured(services, "mirror_history_bytes")[(location,)]
     record(services, first, "13")
     return services, first, second
 
@@ -276,13 +278,13 @@ def test_missing_archive_option_is_error_before_erasure_and_read(url, life, tmp_
         assert_fails(url, *command, message="pass its location with --history-archive")
     assert returned_by(services) == {"first", "second"}
     now = services.clock.now()
-    told = life.start().part(HistoryQueries).history
-    assert told is not None
-    for ask in (told.open, partial(told.open, instant=now)):
+    history_service = life.start().part(HistoryQueries).history
+    assert history_service is not None
+    for open_history in (history_service.open, partial(history_service.open, instant=now)):
         with pytest.raises(StorageFailed, match="with --history-archive"):
-            ask(HistorySelection())
+            open_history(HistorySelection())
     # A query without archived rows still works.
-    told.open(HistorySelection(begin=now + DAY_SECONDS * 1000)).close()
+    history_service.open(HistorySelection(begin=now + DAY_SECONDS * 1000)).close()
 
 
 def test_erase_reports_when_no_server_deletes_rows(url, life, monkeypatch):
@@ -369,16 +371,16 @@ def test_retention_has_unit(text, seconds):
 
 
 def test_invalid_retention_is_rejected_with_example():
-    for text, told in (
+    for text, expected_message in (
         ("30", "is not a duration; write it like 24h, 30m, 7d or 0"),
         ("-1d", "is not a duration"),
         ("", "is not a duration"),
         ("0", "too short"),
         ("59s", "too short; use at least one minute"),
     ):
-        refused = read_options("--keep-history", text)
-        assert refused.exit_code == 2
-        assert told in " ".join(refused.output.split())
+        result = read_options("--keep-history", text)
+        assert result.exit_code == 2
+        assert expected_message in " ".join(result.output.split())
 
 
 def test_archive_without_history_is_rejected(url, tmp_path):
@@ -388,8 +390,10 @@ def test_archive_without_history_is_rejected(url, tmp_path):
 
 def test_missing_packages_are_error_with_install_command(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    told = r"--keep-history belongs to .* history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
-    with pytest.raises(match=told):
+    expected_message = (
+        r"--keep-history belongs to .* history, .*fsspec is missing; pip install 'device-state-mirror\[history\]'"
+    )
+    with pytest.raises(match=expected_message):
         Services(read_settings(database_url=url, keep_history_seconds=60))
 
 

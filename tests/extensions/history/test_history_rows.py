@@ -77,14 +77,14 @@ def test_finished_superseded_and_failed_writes_are_rows(server: Any, key: str, d
 
 def test_values_of_one_group_have_their_own_times(server: Any, key: str, device: str) -> None:
     now = server.now
-    told = [
+    observations = [
         Observation(device, PATH, Content(b"1"), now - 5000),
         Observation(device, PATH, Content(b"2"), now - 9000, is_unsolicited=True),
         Observation("nobody", PATH, Content(b"x"), now),
         Observation(device, "/3303/1/5700", Content(b"\xff", "application/octet-stream"), now, True, is_published=True),
         Observation(device, PATH, Content(b"3"), now),
     ]
-    server.services.devices.observed(told).result(60)
+    server.services.devices.observed(observations).result(60)
     server.submit(key, device, "read", "GET", PATH)
     *found, read = rows_of(server)[1:]
     assert (read.value, read.origin, read.content_type) == (b"21.5", "read", "text/plain")
@@ -104,9 +104,9 @@ def test_values_of_one_group_have_their_own_times(server: Any, key: str, device:
 
 
 def test_read_response_has_time_of_device(server: Any, key: str, device: str) -> None:
-    told_at = server.now - 7000
-    answer = DeviceResponse(Outcome.DONE, Content(b"20"), told_at)
+    responded_at = server.now - 7000
+    answer = DeviceResponse(Outcome.DONE, Content(b"20"), responded_at)
     services = server.services
     services.database.write(lambda session: services.subscriptions.finish(session, Job(device, Observe(PATH)), answer))
     row = rows_of(server)[-1]
-    assert (row.changed_at, row.received_at, row.origin) == (told_at, server.now, "observation")
+    assert (row.changed_at, row.received_at, row.origin) == (responded_at, server.now, "observation")

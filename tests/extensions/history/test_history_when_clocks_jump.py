@@ -50,8 +50,8 @@ class WithHistory:
         query, headers = {"as_of": at.replace("+00:00", "Z")}, {"Accept": "application/x-ndjson"}
         answer = self.server.call(self.key, "GET", "/v3/device-echo", headers, query_string=query)
         assert answer.status_code == 200, answer.get_data()
-        told, _ = (orjson.loads(line) for line in answer.get_data().splitlines())
-        values = {each["resource_path"]: each["reported"].get("value") for each in told["resources"]}
+        device, _ = (orjson.loads(line) for line in answer.get_data().splitlines())
+        values = {each["resource_path"]: each["reported"].get("value") for each in device["resources"]}
         return {path: int(b64decode(value)) for path, value in values.items() if value}
 
 
@@ -93,13 +93,13 @@ def test_clock_temporarily_slow_keeps_history(with_history, machine):
         machine.run(DAY_SECONDS)
         with_history.read(TEMPERATURE)
         with_history.steps((RUN, 0))
-    then, behind = machine.clocks[0], 400 * DAY_SECONDS
+    then, lag_seconds = machine.clocks[0], 400 * DAY_SECONDS
     machine.run(HOUR_SECONDS)
     with_history.server.set_value(with_history.key, with_history.device_id, "41", HUMIDITY)
     with_history.read(HUMIDITY)
     before = with_history.as_of(then)
-    machine.set_clock(-behind)
+    machine.set_clock(-lag_seconds)
     with_history.server.restart()
-    with_history.steps((RUN, 0), (RUN, HOUR_SECONDS - 1), (SET, behind))
+    with_history.steps((RUN, 0), (RUN, HOUR_SECONDS - 1), (SET, lag_seconds))
     assert with_history.as_of(then) == before == {TEMPERATURE: 21, HUMIDITY: 40}
     assert with_history.as_of() == {TEMPERATURE: 21, HUMIDITY: 41}

@@ -71,32 +71,32 @@ class FaultyArchive(Archive):
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
 @given(at=st.integers(1, 40), after=st.booleans(), days=st.sampled_from([0, 1, 2, 45]), erased=st.booleans())
 def test_kill_leaves_each_row_once(new_history, at, after, days, erased):
-    kept = new_history()
-    record_some(kept)
-    kept.round()
-    kept.pass_time(DAY)
-    record_some(kept)
+    stored = new_history()
+    record_some(stored)
+    stored.round()
+    stored.pass_time(DAY)
+    record_some(stored)
     if erased:
-        kept.erase("b")
-    kept.pass_time(days * DAY)
+        stored.erase("b")
+    stored.pass_time(days * DAY)
     faults = Faults(at, after=after)
-    archive = FaultyArchive(str(kept.folder / "archive"), faults)
+    archive = FaultyArchive(str(stored.folder / "archive"), faults)
     with suppress(Killed):
-        kept.new_retention(FaultyDatabase(kept.recorded.database, faults), archive).round()
-    kept.forget_trimmed()
-    assert found(kept.service) == expected(kept.recorded.rows)
-    kept.open()
-    kept.round()
-    kept.round()
-    assert found(kept.service) == expected(kept.recorded.rows)
-    assert found_at(kept.service, kept.now) == kept.state(kept.now)
-    assert kept.files() == kept.named_files()
-    assert not erased or "b" not in kept.archived_devices()
-    kept.recorded.database.close()
+        stored.new_retention(FaultyDatabase(stored.recorded.database, faults), archive).round()
+    stored.forget_trimmed()
+    assert found(stored.service) == expected(stored.recorded.rows)
+    stored.open()
+    stored.round()
+    stored.round()
+    assert found(stored.service) == expected(stored.recorded.rows)
+    assert found_at(stored.service, stored.now) == stored.state(stored.now)
+    assert stored.files() == stored.named_files()
+    assert not erased or "b" not in stored.archived_devices()
+    stored.recorded.database.close()
 
 
-def record_some(kept: StoredHistory) -> None:
+def record_some(stored: StoredHistory) -> None:
     row = StoredHistoryRow(0, None, None, None, 0, 0, "reported", "read", b"", "text/plain")
     for n in range(13):
         where = {"device_id": "ab"[n % 2], "path": PATHS[n % 3]}
-        kept.record(row._replace(**where, changed_at=kept.now - n * 3_600_000, value=b"%d" % n))
+        stored.record(row._replace(**where, changed_at=stored.now - n * 3_600_000, value=b"%d" % n))

@@ -48,9 +48,11 @@ def test_rows_match_selection(recorded, service, rows, data):
         return is_in and row.changed_at < end and of_path and (row.device_id is None or row.device_id in ids)
 
     conditions = (Condition("device_id", "IN", tuple(ids)),)
-    asked = {"begin": begin, "end": end, "conditions": conditions, "patterns": (pattern,)}
-    assert found(service, limit=limit, **asked) == expected(recorded.rows, is_selected)[:limit]
-    assert found(service, limit=limit, descending=True, **asked) == expected(recorded.rows, is_selected)[::-1][:limit]
+    selection = {"begin": begin, "end": end, "conditions": conditions, "patterns": (pattern,)}
+    assert found(service, limit=limit, **selection) == expected(recorded.rows, is_selected)[:limit]
+    assert (
+        found(service, limit=limit, descending=True, **selection) == expected(recorded.rows, is_selected)[::-1][:limit]
+    )
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=REUSED)
@@ -59,11 +61,11 @@ def test_consecutive_pages_return_each_row_once(recorded, service, rows, size, d
     recorded.record(rows, NOW)
     with closing(service.open(HistorySelection())) as first:
         revision = first.revision
-    whole, pages = expected(recorded.rows), []
+    expected_rows, pages = expected(recorded.rows), []
     # Changes between two pages are not part of the query.
     recorded.record(rows[:5], NOW + 1)
     after = None
     while page := found(service, limit=size, after=after, descending=descending, revision=revision):
         pages += page
         after = position(page[-1])
-    assert pages == (whole[::-1] if descending else whole)
+    assert pages == (expected_rows[::-1] if descending else expected_rows)

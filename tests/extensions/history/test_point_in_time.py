@@ -80,13 +80,13 @@ MOMENTS = [
 @pytest.fixture
 def earlier_snapshots(server, key, device):
     """Return instants, each with the snapshot that was made then."""
-    taken = {server.now: lines_of(server, key)[0]}
+    snapshots = {server.now: lines_of(server, key)[0]}
     for happen in MOMENTS:
         server.advance(key, 60)
         happen(server, key, device)
-        taken[server.now] = lines_of(server, key)[0]
+        snapshots[server.now] = lines_of(server, key)[0]
     server.advance(key, 60)
-    return taken
+    return snapshots
 
 
 def test_as_of_equals_snapshot_at_every_instant(server, key, earlier_snapshots):
@@ -142,12 +142,12 @@ def test_future_instant_is_400(server, key, device, check_error):
 def test_batches_are_bounded_and_contain_complete_devices(server, key, device, monkeypatch):
     # Two devices would be in separate batches anyway.
     others = [server.add_device(key, name) for name in "bcd"]
-    whole = as_of(server, key, server.now)
-    assert sorted(each["device_id"] for each in whole) == sorted([device, *others])
+    complete = as_of(server, key, server.now)
+    assert sorted(each["device_id"] for each in complete) == sorted([device, *others])
     for size in (1, 10**9):
         monkeypatch.setattr(arrow, "_MOST_BYTES_OF_DEVICES", size)
         monkeypatch.setattr("mirror_server.extensions.downloads._CHUNK_BYTES", size)
-        assert as_of(server, key, server.now) == whole
+        assert as_of(server, key, server.now) == complete
 
 
 def test_as_of_is_unchanged_after_archiving(new_server, tmp_path):

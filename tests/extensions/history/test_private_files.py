@@ -43,8 +43,8 @@ def test_files_of_database_and_commands_are_private(folder):
             ("keys", "create", "app", "--database", f"sqlite:///{folder / 'new.db'}"),
         ):
             assert CliRunner().invoke(main, arguments).exit_code == 0
-        beside = {path.name.removeprefix("mirror.db") for path in folder.glob("mirror.db?*")}
-        assert {"-wal", "-shm", ".lock"} <= beside
+        suffixes = {path.name.removeprefix("mirror.db") for path in folder.glob("mirror.db?*")}
+        assert {"-wal", "-shm", ".lock"} <= suffixes
         assert exposed(folder) == {}
     services.close()
     assert exposed(folder) == {}

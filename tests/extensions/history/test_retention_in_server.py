@@ -80,13 +80,13 @@ def test_values_before_history_are_in_first_checkpoint(new_server):
     server.settings = replace(server.settings, extensions=(HistorySettings(keep_history_seconds=86_400),))
     server.open()
     wait_until(lambda: oldest_at(server.services) is not None)
-    begun_at = server.now
-    assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
+    started_at = server.now
+    assert states(server, started_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     server.advance(key, 10)
     server.patch(key, device, online=True)
     server.submit(key, device, "read", "GET", "/3303/0/5700")
     server.advance(key, 10)
-    assert states(server, begun_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
+    assert states(server, started_at) == [(True, b"21", None, None), (True, None, b"2", 0)]
     assert states(server, server.now) == [(True, b"21", None, None), (True, None, b"2", 1)]
 
 

@@ -45,9 +45,9 @@ def log_to(monkeypatch):
 
 def without_instant(line, log_format):
     if log_format == "json":
-        told = json.loads(line)
-        assert told.pop("timestamp").endswith("Z")
-        return list(told.items())
+        members = json.loads(line)
+        assert members.pop("timestamp").endswith("Z")
+        return list(members.items())
     instant, _, rest = line.partition(" ")
     assert instant.endswith("Z")
     return rest
@@ -97,16 +97,16 @@ RECORDS = (
 )
 
 
-def a_record(told):
+def a_record(attributes):
     known = {"name": "mirror_server.x", "msg": "a line", "levelno": logging.INFO, "levelname": "INFO", "args": ()}
-    return line_of(logging.makeLogRecord(known | told))
+    return line_of(logging.makeLogRecord(known | attributes))
 
 
-@pytest.mark.parametrize(("told", "console", "members"), RECORDS)
-def test_line_contains_the_members_of_its_record(told, console, members):
-    assert without_instant(console_line(a_record(told)), "console") == console
+@pytest.mark.parametrize(("attributes", "console", "members"), RECORDS)
+def test_line_contains_the_members_of_its_record(attributes, console, members):
+    assert without_instant(console_line(a_record(attributes)), "console") == console
     expected = {"event": "a line", "level": "info", "logger": "mirror_server.x"} | members
-    assert sorted(without_instant(json_line(a_record(told)), "json")) == sorted(expected.items())
+    assert sorted(without_instant(json_line(a_record(attributes)), "json")) == sorted(expected.items())
 
 
 def test_log_line_of_an_exception_has_traceback_and_cause():
@@ -125,13 +125,13 @@ COLORS = (("DEBUG", 32), ("INFO", 32), ("WARNING", 33), ("ERROR", 31), ("CRITICA
 
 @pytest.mark.parametrize(("level", "color"), COLORS)
 def test_terminal_log_has_the_same_text_in_color(level, color):
-    told = {"levelname": level, "path": "/a\nb", "number": 3}
-    instant, line = colored_line(a_record(told)).split(" ", 1)
+    attributes = {"levelname": level, "path": "/a\nb", "number": 3}
+    instant, line = colored_line(a_record(attributes)).split(" ", 1)
     assert re.fullmatch(r"\x1b\[2m\S+Z\x1b\[0m", instant)
     assert f"[\x1b[{color}m\x1b[1m{level.lower():<9}\x1b[0m] \x1b[1ma line" in line
     assert line.endswith("\x1b[36mnumber\x1b[0m=\x1b[35m3\x1b[0m \x1b[36mpath\x1b[0m=\x1b[35m'/a\\nb'\x1b[0m")
     plain = re.sub(r"\x1b\[\d+m", "", line)
-    assert plain == without_instant(console_line(a_record(told)), "console")
+    assert plain == without_instant(console_line(a_record(attributes)), "console")
 
 
 def test_request_log_record_is_created_only_for_additional_handlers(log_to, monkeypatch, caplog):

@@ -278,9 +278,9 @@ def test_out_of_order_block_ends_upload_and_first_block_restarts_it():
     for number in (3, 7, (1 << 20) - 1):
         for follows in (0, 1):
             uploads.add(*upload(), BlockOption(follows, True, 16))
-        with pytest.raises(RequestRejected) as refused:
+        with pytest.raises(RequestRejected) as rejected:
             uploads.add(*upload(), BlockOption(number, True, 16))
-        assert (refused.value.code, len(uploads), uploads.buffered_bytes) == ("4.08", 0, 0)
+        assert (rejected.value.code, len(uploads), uploads.buffered_bytes) == ("4.08", 0, 0)
 
 
 async def test_remembered_requests_are_bounded_in_number_and_time():

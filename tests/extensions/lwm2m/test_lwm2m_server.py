@@ -751,8 +751,8 @@ async def test_name_with_key_is_rejected_over_plain_coap(world, assign_key):
     assert await world.update() == "2.04"
     assign_key("sensor")
     for _ in range(2):
-        refused = await world.post(world.location, payload=b"")
-        assert (refused.code, refused.payload) == ("4.03", b"ep=sensor has a key; connect by coaps")
+        rejected = await world.post(world.location, payload=b"")
+        assert (rejected.code, rejected.payload) == ("4.03", b"ep=sensor has a key; connect by coaps")
     assert (await world.post(world.location, method="DELETE")).code == "4.03"
     assert len(world.diary.all("updated")) == 1
     assert (await world.fleet.handle(HERE, senml)).code == "4.04"

@@ -44,8 +44,8 @@ def test_requests_are_counted_by_their_rule_and_status(server, key, device, metr
 
 
 def test_devices_queues_and_logs_are_counted(server, key, device, metric):
-    gone = server.add_device(key, "gone")
-    server.registration(key, gone, "DELETE")
+    deregistered = server.add_device(key, "gone")
+    server.registration(key, deregistered, "DELETE")
     server.patch(key, device, online=False)
     before = metric("mirror_notification_log_bytes"), metric("mirror_notification_log_entries")
     for number in range(3):

@@ -63,9 +63,9 @@ def validate(case, response, *more_checks):
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks
 
-    of_answers = [checks.status_code_conformance, checks.content_type_conformance]
-    of_answers += [checks.response_schema_conformance, checks.response_headers_conformance]
-    case.validate_response(response, checks=[not_a_server_error, *of_answers, *more_checks])
+    response_checks = [checks.status_code_conformance, checks.content_type_conformance]
+    response_checks += [checks.response_schema_conformance, checks.response_headers_conformance]
+    case.validate_response(response, checks=[not_a_server_error, *response_checks, *more_checks])
 
 
 def negative_data_rejection(context, response, case):

@@ -39,12 +39,12 @@ def described_rules(server):
 def contents(document):
     """Yield every body of the description with its media type and its location."""
     webhooks = [(("put", "webhook"), item["put"]) for item in document["webhooks"].values()]
-    for place, operation in [*operations(document).items(), *webhooks]:
+    for location, operation in [*operations(document).items(), *webhooks]:
         bodies = [operation["requestBody"]] if "requestBody" in operation else []
         bodies += [answer for answer in operation["responses"].values() if "content" in answer]
         for body in bodies:
             for media_type, content in body["content"].items():
-                yield place, media_type, content
+                yield location, media_type, content
     for code, answer in document["components"]["responses"].items():
         yield code, "application/json", answer["content"]["application/json"]
 
@@ -81,10 +81,10 @@ def test_every_example_matches_its_schema(document):
     import jsonschema  # noqa: PLC0415 - as above
 
     found = 0
-    for place, media_type, content in contents(document):
+    for location, media_type, content in contents(document):
         examples = [one["value"] for one in content.get("examples", {}).values()]
         examples += [content["example"]] if "example" in content else []
-        assert examples, (place, media_type)
+        assert examples, (location, media_type)
         schema = {**content["schema"], "components": document["components"]}
         for example in examples:
             jsonschema.Draft202012Validator(schema).validate(example)
@@ -93,9 +93,9 @@ def test_every_example_matches_its_schema(document):
 
 
 def test_every_error_has_the_body_of_errors(document):
-    answers = document["components"]["responses"]
-    assert set(answers) == {str(code) for code in ERROR_TYPES} - {"405"}
-    for code, answer in answers.items():
+    responses = document["components"]["responses"]
+    assert set(responses) == {str(code) for code in ERROR_TYPES} - {"405"}
+    for code, answer in responses.items():
         content = answer["content"]["application/json"]
         assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
         assert content["example"]["code"] == int(code)
@@ -148,8 +148,8 @@ def test_document_has_every_supported_query_parameter(shared_server, document):
 def test_document_lists_the_arrow_columns_of_the_schema(document, extension, path):
     schema = importlib.import_module(f"mirror_server.extensions.{extension}.arrow").SCHEMA
     ((*_, content),) = (each for each in contents(document) if each[:2] == (("get", path), ARROW))
-    told = content["schema"]["description"]
-    lines = re.findall(r"^( *)- `(\w+)` ([\w, =\[\]]*\w\]?)", told, re.MULTILINE)
+    description = content["schema"]["description"]
+    lines = re.findall(r"^( *)- `(\w+)` ([\w, =\[\]]*\w\]?)", description, re.MULTILINE)
 
     def kind(of):
         return str(getattr(of, "value_type", of)) if not hasattr(of, "value_field") else "list"
@@ -160,7 +160,7 @@ def test_document_lists_the_arrow_columns_of_the_schema(document, extension, pat
         if kind(column.type) == "list":
             there += [("    ", inner.name, kind(inner.type)) for inner in column.type.value_type]
     assert [(indent, name) for indent, name, _ in lines] == [(indent, name) for indent, name, _ in there]
-    assert all(told_kind.startswith(real) for (*_, told_kind), (*_, real) in zip(lines, there, strict=True))
+    assert all(documented_kind.startswith(real) for (*_, documented_kind), (*_, real) in zip(lines, there, strict=True))
 
 
 def schemas(node):
@@ -179,8 +179,8 @@ def test_client_generators_can_name_every_word_and_type_every_member(document):
 
 
 def test_every_error_has_its_type(document):
-    told = document["components"]["schemas"]["ErrorBody"]["properties"]["type"]["description"]
-    assert all(f"`{kind}` ({code})" in told for code, kind in ERROR_TYPES.items())
+    description = document["components"]["schemas"]["ErrorBody"]["properties"]["type"]["description"]
+    assert all(f"`{kind}` ({code})" in description for code, kind in ERROR_TYPES.items())
 
 
 def test_each_view_is_the_function_of_its_module_that_its_endpoint_names(shared_server):

@@ -58,10 +58,10 @@ def test_only_the_failure_that_was_seen_is_acknowledged(server, key, device):
     seen = desired(server, key, device)["revision"]
     server.submit(key, device, "again", "PUT", READ_ONLY, value="31")
     cases = [({"revision": seen}, str(seen)), ({"path": LEVEL}, "is success"), ({"path": OTHER}, "never written")]
-    for members, told in cases:
+    for members, expected_message in cases:
         answer = acknowledge(server, key, device, **members)
         assert (answer.status_code, answer.json["reason"]) == (409, "NO_FAILED_WRITE")
-        assert told in answer.json["message"]
+        assert expected_message in answer.json["message"]
         assert "acknowledged_at" not in desired(server, key, device, members.get("path", READ_ONLY))
     answer = acknowledge(server, key, device, "/3303/7/5700")
     assert (answer.status_code, answer.json["reason"]) == (400, "RESOURCE_NOT_FOUND")

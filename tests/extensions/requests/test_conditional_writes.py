@@ -144,11 +144,13 @@ def test_one_of_concurrent_writes_with_the_same_revision_succeeds(server, key, o
 
     # Both are sent before either is stored, so they may share a transaction.
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(submit, [key, other] * 4, map(str, range(1, 9))))
-    assert sorted(answer.status_code for answer in answers) == [202] + [412] * 7
-    (winner,) = (str(number) for number, answer in enumerate(answers, 1) if answer.status_code == 202)
+        responses = list(pool.map(submit, [key, other] * 4, map(str, range(1, 9))))
+    assert sorted(response.status_code for response in responses) == [202] + [412] * 7
+    (winner,) = (str(number) for number, response in enumerate(responses, 1) if response.status_code == 202)
     assert value_of(desired(server, key, light)) == winner
-    assert {value_of(answer.json["resource"]["desired"]) for answer in answers if answer.status_code == 412} == {winner}
+    assert {
+        value_of(response.json["resource"]["desired"]) for response in responses if response.status_code == 412
+    } == {winner}
 
 
 def test_server_without_conditional_writes_rejects_a_precondition(new_server, check_error):

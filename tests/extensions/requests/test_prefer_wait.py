@@ -51,10 +51,10 @@ def no_wait_ends_by_itself(monkeypatch):
 
 
 class WaitingRequest(Request):
-    """A device request; ``look`` is called when its response starts."""
+    """A device request; ``fetch`` is called when its response starts."""
 
-    def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", look=lambda: None, **headers):
-        self._look = look
+    def __init__(self, bridge, key, device, body, *, prefer="wait=10", async_id="mine", fetch=lambda: None, **headers):
+        self._fetch = fetch
         if prefer is not None:
             headers["prefer"] = prefer
         query = b"" if async_id is None else f"async-id={async_id}".encode()
@@ -63,7 +63,7 @@ class WaitingRequest(Request):
 
     async def _send(self, message):
         if message["type"] == "http.response.start":
-            self.seen = self._look()
+            self.seen = self._fetch()
         await super()._send(message)
 
     async def pending(self):
@@ -80,21 +80,21 @@ def submit(server, bridge, key, device):
         async def complete():
             return await WaitingRequest(bridge, key, device, body, **options).end()
 
-        asked = asyncio.run(complete())
+        request = asyncio.run(complete())
         assert server.services.database.settle(60)
         assert not server.services.part(PendingResponses)._waiting
-        return asked
+        return request
 
     return submit
 
 
-def accepted(asked, async_id="mine"):
+def accepted(request, async_id="mine"):
     """Return the device's response from a 202, or ``None``."""
-    assert asked.status == 202, asked.json
-    DeviceRequestAccepted.model_validate(asked.json, extra="forbid", by_alias=True, by_name=False)
-    assert asked.json["async-response-id"] == async_id
-    assert ("preference-applied" in asked.headers) == ("async-response" in asked.json)
-    return asked.json.get("async-response")
+    assert request.status == 202, request.json
+    DeviceRequestAccepted.model_validate(request.json, extra="forbid", by_alias=True, by_name=False)
+    assert request.json["async-response-id"] == async_id
+    assert ("preference-applied" in request.headers) == ("async-response" in request.json)
+    return request.json.get("async-response")
 
 
 def logged(server, key):
@@ -105,14 +105,14 @@ def logged(server, key):
 @contextmanager
 def blocked_writer(server):
     """Block the writer until the event is set."""
-    is_let_on, begun = threading.Event(), threading.Event()
+    is_let_on, started = threading.Event(), threading.Event()
 
     def hold_up(_session):
-        begun.set()
+        started.set()
         assert is_let_on.wait(60)
 
     server.services.database.submit(hold_up)
-    assert begun.wait(60)
+    assert started.wait(60)
     yield is_let_on
     is_let_on.set()
 
@@ -127,19 +127,21 @@ def test_202_contains_the_same_response_as_the_log(server, key, device, submit):
     ]
     for name, body, answer, ends in cases:
         server.patch(key, device, answer=answer)
-        asked = submit(body, async_id=name)
-        response = accepted(asked, name)
+        request = submit(body, async_id=name)
+        response = accepted(request, name)
         assert (response["status"], response.get("error")) == ends
         assert response == logged(server, key)[name]
-        assert asked.headers["preference-applied"] == "wait=10"
-        assert {"mirror-requested-at", "mirror-expires-at"} <= set(asked.headers)
+        assert request.headers["preference-applied"] == "wait=10"
+        assert {"mirror-requested-at", "mirror-expires-at"} <= set(request.headers)
 
 
 def test_mirror_and_log_have_the_end_before_the_202_is_sent(server, key, device, submit):
-    asked = submit(WRITE, look=lambda: (server.resource(key, device, LEVEL)["desired"]["status"], logged(server, key)))
-    assert asked.seen == (1, {"mine": accepted(asked)})
-    asked = submit(async_id="other", look=lambda: server.resource(key, device)["reported"]["value"])
-    assert asked.seen == "MjEuNQ=="
+    request = submit(
+        WRITE, fetch=lambda: (server.resource(key, device, LEVEL)["desired"]["status"], logged(server, key))
+    )
+    assert request.seen == (1, {"mine": accepted(request)})
+    request = submit(async_id="other", fetch=lambda: server.resource(key, device)["reported"]["value"])
+    assert request.seen == "MjEuNQ=="
 
 
 def test_prefer_wait_is_read_in_every_spelling(server, key, submit):
@@ -177,24 +179,24 @@ def test_error_comes_at_once_and_is_the_same_as_without_the_preference(server, k
         ({"if-match": "7"}, WRITE, 412),
     ]
     for options, body, status in cases:
-        refused, plain = submit(body, **options), submit(body, prefer=None, **options)
-        assert refused.status == plain.status == status
-        assert refused.json | {"request_id": ""} == plain.json | {"request_id": ""}
+        rejected, plain = submit(body, **options), submit(body, prefer=None, **options)
+        assert rejected.status == plain.status == status
+        assert rejected.json | {"request_id": ""} == plain.json | {"request_id": ""}
     assert logged(server, key) == before
 
 
 async def test_stopping_server_sends_its_202_at_once_but_not_before_it_is_on_disk(server, bridge, key, silent):
-    asked = await WaitingRequest(bridge, key, silent, READ).pending()
+    request = await WaitingRequest(bridge, key, silent, READ).pending()
     await asyncio.to_thread(server.services.database.settle, 60)
     bridge.stop_waiting()
-    assert accepted(await asked.end()) is None
+    assert accepted(await request.end()) is None
     again = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=2))
     with blocked_writer(server) as is_let_on:
-        asked = await WaitingRequest(again, key, silent, READ, async_id="slow").pending()
+        request = await WaitingRequest(again, key, silent, READ, async_id="slow").pending()
         again.stop_waiting()
-        await asked.pending()
+        await request.pending()
         is_let_on.set()
-        assert accepted(await asked.end(), "slow") is None
+        assert accepted(await request.end(), "slow") is None
     assert server.responses(key) == {}
     assert not server.services.part(PendingResponses)._waiting
 
@@ -203,9 +205,9 @@ async def test_repeat_ends_both_waits_and_a_disconnected_client_leaves_no_state(
     first = await WaitingRequest(bridge, key, silent, READ).pending()
     again = WaitingRequest(bridge, key, silent, READ)
     assert accepted(await first.end()) is accepted(await again.end()) is None
-    gone = await WaitingRequest(bridge, key, silent, READ, async_id="gone").pending()
-    await gone.leave()
-    assert gone.status is None
+    disconnected = await WaitingRequest(bridge, key, silent, READ, async_id="gone").pending()
+    await disconnected.leave()
+    assert disconnected.status is None
     assert not server.services.part(PendingResponses)._waiting
     server.advance(key, 240)
     assert server.responses(key) == dict.fromkeys(("mine", "gone"), (504, "TIMEOUT"))
@@ -219,12 +221,12 @@ async def test_202_is_sent_without_a_response_after_the_preferred_wait(bridge, k
 async def test_timeout_of_the_device_is_a_response_unless_the_key_ended_meanwhile(server, bridge, key, silent):
     ended, other = server.key(), server.key()
 
-    asked = await WaitingRequest(bridge, key, silent, READ).pending()
+    request = await WaitingRequest(bridge, key, silent, READ).pending()
     without_key = await WaitingRequest(bridge, ended, silent, READ).pending()
     await asyncio.to_thread(keys.renew, server.services.database, ended.split("_")[1], 0, wall_time())
     await asyncio.to_thread(server.advance, other, 240)
-    await asked.end()
-    assert (accepted(asked)["status"], accepted(asked)["error"]) == (504, "TIMEOUT")
+    await request.end()
+    assert (accepted(request)["status"], accepted(request)["error"]) == (504, "TIMEOUT")
     assert accepted(await without_key.end()) is None
 
 
@@ -232,8 +234,8 @@ async def test_two_applications_may_wait_under_the_same_id(server, bridge, key, 
     lively = server.add_device(key, "lively")
 
     waits = await WaitingRequest(bridge, key, silent, READ).pending()
-    answered = await WaitingRequest(bridge, other, lively, READ).end()
-    assert accepted(answered)["ep"] == lively
+    completed = await WaitingRequest(bridge, other, lively, READ).end()
+    assert accepted(completed)["ep"] == lively
     assert not waits.task.done()
     bridge.stop_waiting()
     await waits.end()
@@ -263,12 +265,12 @@ def with_short_time(future, timeout_seconds, *, expired, is_over=None, **options
 
 def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(server, key, device):
     deferred = []
-    asked = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {DEFER: deferred.append}}
+    options = {"headers": {"Prefer": "wait=5"}, "json": READ, "environ_overrides": {DEFER: deferred.append}}
     path = f"/v2/device-requests/{device}?async-id=mine"
     server.patch(key, device, online=False)
-    server.call(key, "POST", path, **asked)
+    server.call(key, "POST", path, **options)
     with blocked_writer(server) as is_let_on:
-        server.call(key, "POST", path, **asked, settled=False)
+        server.call(key, "POST", path, **options, settled=False)
         (_, repeat) = deferred
         answer = repeat.current_response()
         assert isinstance(answer, DeferredResponse)
@@ -280,14 +282,14 @@ def test_repeat_that_is_not_stored_yet_waits_for_the_disk_when_its_time_is_over(
 
 async def test_client_with_much_unread_gets_a_202_without_the_response(server, bridge, key, silent):
     application = key.split("_")[1]
-    asked = await WaitingRequest(bridge, key, silent, READ).pending()
+    request = await WaitingRequest(bridge, key, silent, READ).pending()
     # The device has the request, so the time for its response is over after the advance.
     await asyncio.to_thread(server.services.database.settle, 60)
     with ResponseReader(bridge.backpressure, application, None).counting(1 << 40):
         await asyncio.to_thread(server.advance, key, 120)
-        await asked.pending()
+        await request.pending()
         assert not server.services.part(PendingResponses)._waiting
-    assert accepted(await asked.end()) is None
+    assert accepted(await request.end()) is None
     assert server.responses(key) == {"mine": (504, "TIMEOUT")}
 
 

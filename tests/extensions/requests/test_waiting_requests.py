@@ -60,14 +60,14 @@ def test_pending_requests_are_listed_by_device_and_by_application(server, key, d
     assert ids(listed(server, key, f"{LIST}/{device}")) == ["0", "2"]
     answer = server.call(key, "GET", f"{LIST}/nobody")
     assert (answer.status_code, answer.json["reason"]) == (404, "DEVICE_NOT_FOUND")
-    stranger = server.key(Scope.READ)
-    assert listed(server, stranger)["data"] == listed(server, stranger, f"{LIST}/{device}")["data"] == []
-    assert server.call(stranger, "GET", LIST, query_string={"after": "0"}).status_code == 400
+    other_key = server.key(Scope.READ)
+    assert listed(server, other_key)["data"] == listed(server, other_key, f"{LIST}/{device}")["data"] == []
+    assert server.call(other_key, "GET", LIST, query_string={"after": "0"}).status_code == 400
 
 
 def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, device):
-    wanted = [f"r{number}" for number in range(7)]
-    for async_id in wanted:
+    expected = [f"r{number}" for number in range(7)]
+    for async_id in expected:
         server.submit(key, device, async_id, "GET", PATH)
     page = listed(server, key, limit=2)
     seen = ids(page)
@@ -75,7 +75,7 @@ def test_pages_follow_each_other_without_a_loss_or_a_repetition(server, key, dev
         page = listed(server, key, limit=2, after=seen[-1])
         assert page["after"] == seen[-1]
         seen += ids(page)
-    assert seen == wanted
+    assert seen == expected
     answer = server.call(key, "GET", LIST, query_string={"after": "nothing"})
     message = "'nothing' is not the async-id of a request of this key; list again without after="
     assert answer.json["fields"] == [{"name": "after", "message": message}]

@@ -27,7 +27,7 @@ class SimulatorDiary(ServiceDiary):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
-        self.heard: dict[tuple[str, str], LastObserved] = {}
+        self.last_observed: dict[tuple[str, str], LastObserved] = {}
 
     def observed(self, observations: Sequence[Observation]) -> Future[None]:
         for each in observations:
@@ -35,7 +35,7 @@ class SimulatorDiary(ServiceDiary):
         return super().observed(observations)
 
     def note_received(self, device_id: str, path: str, text: str) -> None:
-        self.heard[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
+        self.last_observed[device_id, path] = LastObserved(device_id, path, text, self._clock.now())
 
     def names(self) -> list[str]:
         """Return the names of the events in order, except for saves."""
@@ -53,7 +53,7 @@ class DocumentShelf:
         return dict(self.documents)
 
     def last_observed(self) -> list[LastObserved]:
-        return list(self._diary.heard.values())
+        return list(self._diary.last_observed.values())
 
     def save(self, documents: Mapping[str, str]) -> None:
         self.documents.update(documents)
@@ -75,9 +75,9 @@ class World:
         """Start a new process on the same documents. The old timers are gone, and the diary is new."""
         self.seed = self.seed if seed is None else seed
         self.clock = ManualClock(self.clock.now() + round(after_seconds * 1000))
-        documents, heard = self.shelf.documents, self.diary.heard
+        documents, last_observed = self.shelf.documents, self.diary.last_observed
         self.diary = SimulatorDiary(self.clock)
-        self.diary.heard = heard
+        self.diary.last_observed = last_observed
         self.shelf = DocumentShelf(self.diary)
         self.shelf.documents = documents
         self.simulator = self._new_simulator()
@@ -88,8 +88,8 @@ class World:
 
     def add(self, name: str = "device", *, queue_mode: bool = False, **resources: Any) -> str:
         """Add a device with one resource for each ``temperature={...}`` given by a short name."""
-        wanted = [SimulatedResource(path=PATHS[short], **given) for short, given in resources.items()]
-        return self.simulator.add(name, "Test", queue_mode, wanted)
+        simulated_resources = [SimulatedResource(path=PATHS[short], **fields) for short, fields in resources.items()]
+        return self.simulator.add(name, "Test", queue_mode, simulated_resources)
 
     def seeded(self, endpoint_name: str, count: int = 6) -> str:
         """Start seeded devices, and return the id of one."""
@@ -107,16 +107,16 @@ class World:
 
     def send_all(self, device_id: str, command: DeviceCommand) -> list[DeviceResponse]:
         """Send a command, and append its response to the returned list when it arrives."""
-        answers: list[DeviceResponse] = []
+        responses: list[DeviceResponse] = []
 
-        def take(answer: DeviceResponse) -> None:
-            self.diary.write("answered", answer)
-            if isinstance(command, Observe) and answer.content is not None:
-                self.diary.note_received(device_id, command.path, answer.content.payload.decode())
-            answers.append(answer)
+        def take(response: DeviceResponse) -> None:
+            self.diary.write("answered", response)
+            if isinstance(command, Observe) and response.content is not None:
+                self.diary.note_received(device_id, command.path, response.content.payload.decode())
+            responses.append(response)
 
         self.simulator.send(device_id, command, take)
-        return answers
+        return responses
 
     def send(self, device_id: str, command: DeviceCommand) -> DeviceResponse:
         """Send a command with an immediate response."""

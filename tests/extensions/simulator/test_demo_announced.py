@@ -22,7 +22,7 @@ def test_demo_announces_addresses_and_lines_of_extensions(tmp_path, monkeypatch,
     with closing(Services(read_settings(database_url=f"sqlite:///{tmp_path}/demo.db"))) as services:
         services.extensions.add(Others())
         demo._announce_demo(None, None, "http://127.0.0.1:8080", services)
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "# Real devices: coap://127.0.0.1:5683"
-    assert told[1:3] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]
-    assert "# Look at http://127.0.0.1:8080 with ak_1" in told[3:]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "# Real devices: coap://127.0.0.1:5683"
+    assert lines[1:3] == ["export API_HOST=http://127.0.0.1:8080", "export API_KEY=ak_1"]
+    assert "# Look at http://127.0.0.1:8080 with ak_1" in lines[3:]

@@ -131,7 +131,7 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "expected_message"),
     [
         (holding(""), r"does not contain the access key of this demo.*Remove the file"),
         (holding("ak_short\n"), "does not contain the access key"),
@@ -144,10 +144,10 @@ def holding(content: str, mode: int = 0o600) -> Callable[[Path], None]:
         (lambda path: path.mkdir(0o700), "is not a regular file"),
     ],
 )
-def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, told):
+def test_untrusted_key_file_is_rejected_and_unchanged(demo, make, expected_message):
     make(demo.file)
     before = demo.file.lstat()
-    with pytest.raises(KeyFileError, match=told) as error_response:
+    with pytest.raises(KeyFileError, match=expected_message) as error_response:
         demo.start()
     assert ELSEWHERE not in str(error_response.value)
     assert demo.all_keys() == []

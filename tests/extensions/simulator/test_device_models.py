@@ -123,8 +123,8 @@ def test_devices_with_different_keys_have_different_values():
 def test_number_must_be_plain_and_in_range():
     for text in ("", "abc", "nan", "inf", "1_0", " 20", "20 ", "٢٠", "4.9", "35.1", "2e1", "20."):
         assert not number_within(5, 35)(text)
-    for whole in ("", "50.0", "-1", "101", "9" * 5000):
-        assert not integer_within(0, 100)(whole)
+    for integer_text in ("", "50.0", "-1", "101", "9" * 5000):
+        assert not integer_within(0, 100)(integer_text)
 
 
 def test_afternoons_are_warmer_than_nights_and_humidity_falls_as_it_gets_warmer():

@@ -36,10 +36,10 @@ def advance(server, key, seconds):
 def test_clock_stops_with_400_and_is_unchanged(late):
     key = late.key()
     for _ in range(2):
-        refused = advance(late, key, 11 * DAY_SECONDS)
-        assert refused.status_code == 400
-        assert [field["name"] for field in refused.json["fields"]] == ["advance_seconds"]
-        assert f"pass at most {10 * DAY_SECONDS - 1}" in refused.json["message"]
+        rejected = advance(late, key, 11 * DAY_SECONDS)
+        assert rejected.status_code == 400
+        assert [field["name"] for field in rejected.json["fields"]] == ["advance_seconds"]
+        assert f"pass at most {10 * DAY_SECONDS - 1}" in rejected.json["message"]
     assert advance(late, key, 10 * DAY_SECONDS - 0.001).json["now"] == LAST
     assert advance(late, key, 0.001).status_code == 400
     late.restart()
@@ -60,13 +60,13 @@ def test_times_after_end_of_clock_are_returned(late):
 
 def test_paced_clock_stops_at_its_end(late, monkeypatch):
     monkeypatch.setattr("mirror_server.extensions.simulator.clock_pacer._TICK_SECONDS", 0)
-    refusals = []
+    errors = []
     run = late.services.part(SimulatorControl).run
 
     def watched(act):
         future = run(act)
-        refusals.append(future.exception(60))
-        if len(refusals) == 2:
+        errors.append(future.exception(60))
+        if len(errors) == 2:
             pacing._closed.set()
         return future
 
@@ -74,5 +74,5 @@ def test_paced_clock_stops_at_its_end(late, monkeypatch):
     pacing = ClockPacer(late.services.part(SimulatorControl), pace=1e12)
     pacing.start()
     pacing._thread.join(60)
-    assert all(refusals)
+    assert all(errors)
     assert late.now == CLOCK_ENDS_AT - 10 * DAY_SECONDS * 1000

@@ -43,9 +43,9 @@ def writable(world) -> str:
 @pytest.mark.parametrize("latency_seconds", [0, 2])
 def test_silent_device_never_responds(world, writable, latency_seconds):
     world.simulator.set_behavior(writable, answer="silent", latency_seconds=latency_seconds)
-    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
+    responses = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(24 * 3600)
-    assert (answers, world.value(writable, TEMPERATURE)) == ([], "21")
+    assert (responses, world.value(writable, TEMPERATURE)) == ([], "21")
 
 
 def test_written_value_replaces_model(world, light):
@@ -109,10 +109,10 @@ def test_written_value_is_sent_to_observers_after_response(world, light):
 
 def test_notification_attributes_are_accepted(world):
     """A rule is checked against the existing one."""
-    taken = ("pmin=5", "pmax=5", "pmin=5&pmax=120", "pmin=0&pmax=1", "pmin=10&pmax=10")
+    accepted = ("pmin=5", "pmax=5", "pmin=5&pmax=120", "pmin=0&pmax=1", "pmin=10&pmax=10")
     no_rules = "", "pmin", "pmin=", "pmin=-1", "pmin=1.5", "pmax=0", "pmin=5&pmax=4", "pmin=1&pmin=2", "gt=20", "pmin=٣"
     device_id = world.add(temperature={})
-    for query in taken:
+    for query in accepted:
         assert world.send(device_id, WriteAttributes(TEMPERATURE, query)).outcome is Outcome.DONE, query
     for query in (*no_rules, "x", "pmax=5"):
         assert world.send(device_id, WriteAttributes(TEMPERATURE, query)).outcome is Outcome.BAD_VALUE, query
@@ -120,24 +120,24 @@ def test_notification_attributes_are_accepted(world):
 
 def test_response_is_delayed_by_latency(world, writable):
     world.simulator.set_behavior(writable, latency_seconds=0.2)
-    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
+    responses = world.send_all(writable, Write(TEMPERATURE, text("22")))
     world.advance(0.199)
-    assert answers == []
+    assert responses == []
     world.advance(0.001)
-    assert [answer.outcome for answer in answers] == [Outcome.DONE]
+    assert [response.outcome for response in responses] == [Outcome.DONE]
 
 
 @pytest.mark.parametrize("leave", ["offline", "deregister"])
 def test_device_that_leaves_loses_commands_in_flight(world, writable, leave):
     world.simulator.set_behavior(writable, latency_seconds=5)
-    answers = world.send_all(writable, Write(TEMPERATURE, text("22")))
+    responses = world.send_all(writable, Write(TEMPERATURE, text("22")))
     if leave == "offline":
         world.simulator.set_behavior(writable, online=False)
     else:
         world.simulator.deregister(writable)
-    assert [answer.outcome for answer in answers] == [Outcome.UNAVAILABLE]
+    assert [response.outcome for response in responses] == [Outcome.UNAVAILABLE]
     world.advance(60)
-    assert (len(answers), world.value(writable, TEMPERATURE)) == (1, "21")
+    assert (len(responses), world.value(writable, TEMPERATURE)) == (1, "21")
 
 
 def test_command_to_unreachable_device_is_not_sent(world):

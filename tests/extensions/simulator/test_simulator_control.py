@@ -160,17 +160,17 @@ def test_response_waits_until_effects_are_on_disk(server, key, device):
     server.services.database.submit(lambda _: busy.wait(0.3))
     url = f"{DEVICES}/{device}/resources{SWITCH}"
     assert server.call(key, "PUT", url, json={"value": "7"}, settled=False).status_code == 204
-    (shown,) = server.call(key, "GET", f"/v3/devices/{device}/echo").json["resources"]
-    assert shown["reported"]["value"] == "Nw=="
-    told = server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").json["notifications"]
-    assert told[-1]["payload"] == "Nw=="
+    (resource,) = server.call(key, "GET", f"/v3/devices/{device}/echo").json["resources"]
+    assert resource["reported"]["value"] == "Nw=="
+    notifications = server.call(key, "GET", "/v2/notification/pull?after=0&hold=0").json["notifications"]
+    assert notifications[-1]["payload"] == "Nw=="
 
 
 def test_manual_clock_is_returned_and_advanced(server, key, check_error):
-    shown = server.call(key, "GET", CLOCK).json
-    SimulatorClock.model_validate(shown, extra="forbid")
-    assert shown == {"now": "2026-01-05T08:00:00.000Z", "manual": True}
-    for body in [{}, *({"advance_seconds": given} for given in (0, -1, "x", None, 31_622_401))]:
+    returned = server.call(key, "GET", CLOCK).json
+    SimulatorClock.model_validate(returned, extra="forbid")
+    assert returned == {"now": "2026-01-05T08:00:00.000Z", "manual": True}
+    for body in [{}, *({"advance_seconds": value} for value in (0, -1, "x", None, 31_622_401))]:
         check_error(server.call(key, "POST", CLOCK, json=body), 400, "advance_seconds")
     advanced = server.call(key, "POST", CLOCK, json={"advance_seconds": 3600.25})
     SimulatorClock.model_validate(advanced.json, extra="forbid")
@@ -198,8 +198,8 @@ def test_without_simulation_every_route_is_404_with_option(new_server, check_err
             assert "--simulate" in check_error(plain.call(key, method, path, json=body), 404).message
 
 
-@pytest.mark.parametrize("held", ["before", "after"])
-def test_change_not_stored_in_time_is_503(server, key, device, check_error, monkeypatch, held):
+@pytest.mark.parametrize("delayed", ["before", "after"])
+def test_change_not_stored_in_time_is_503(server, key, device, check_error, monkeypatch, delayed):
     database, backend = server.services.database, server.services.part(SimulatorControl).backend
     go_on = threading.Event()
     set_value = backend.set_value
@@ -209,7 +209,7 @@ def test_change_not_stored_in_time_is_503(server, key, device, check_error, monk
         database.submit_durable(lambda _: go_on.wait(60))
 
     monkeypatch.setattr("mirror_server.extensions.simulator.control._STORE_SECONDS", 0.05)
-    if held == "before":
+    if delayed == "before":
         database.submit_durable(lambda _: go_on.wait(60))
     else:
         monkeypatch.setattr(backend, "set_value", set_and_hold)
@@ -246,8 +246,8 @@ def test_routes_require_scope_admin(server, key, device, check_error):
 def test_unknown_device_is_404_with_its_name(server, key, check_error):
     for route in (*BODIES, *WITHOUT_BODY):
         if "{}" in route:
-            told = check_error(send(server, key, route, "nobody", json=BODIES.get(route)), 404)
-            assert (told.reason, "nobody" in told.message) == ("DEVICE_NOT_FOUND", True)
+            error = check_error(send(server, key, route, "nobody", json=BODIES.get(route)), 404)
+            assert (error.reason, "nobody" in error.message) == ("DEVICE_NOT_FOUND", True)
 
 
 def test_unknown_member_is_400_with_its_path(server, key, device, states, check_error):

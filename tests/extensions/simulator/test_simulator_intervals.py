@@ -182,9 +182,9 @@ def test_auto_observable_resource_is_sent_without_subscription(world):
 def test_late_response_of_sleeping_device_arrives(world):
     device_id = world.add(queue_mode=True, temperature={"writable": True})
     world.simulator.set_behavior(device_id, latency_seconds=30)
-    answers = world.send_all(device_id, Write(TEMPERATURE, Content(b"1")))
+    responses = world.send_all(device_id, Write(TEMPERATURE, Content(b"1")))
     world.advance(30)
-    assert [answer.outcome for answer in answers] == [Outcome.DONE]
+    assert [response.outcome for response in responses] == [Outcome.DONE]
 
 
 def test_silent_device_keeps_interval_after_execute(world, station):

@@ -68,12 +68,12 @@ def test_restarted_simulator_continues_same_curves(new_world):
             world.restart(6, seed=8)
         half_time = world.clock.now()
         world.advance(4 * 3600)
-        told = [(at, what) for name, at, what in world.diary.entries if name == "observed" and at > half_time]
-        return told, [state for state in world.simulator.list_states() if state.id in {station, door}]
+        entries = [(at, what) for name, at, what in world.diary.entries if name == "observed" and at > half_time]
+        return entries, [state for state in world.simulator.list_states() if state.id in {station, door}]
 
-    told, states = run(restart=False)
-    assert {observation.path for _, observations in told for observation in observations} == {TEMPERATURE, DOOR}
-    assert run(restart=True) == (told, states)
+    entries, states = run(restart=False)
+    assert {observation.path for _, observations in entries for observation in observations} == {TEMPERATURE, DOOR}
+    assert run(restart=True) == (entries, states)
 
 
 def test_restarted_device_sends_only_values_the_service_has_not_received(world):
@@ -84,11 +84,11 @@ def test_restarted_device_sends_only_values_the_service_has_not_received(world):
         world.simulator.set_value(device_id, DOOR, value=door)
         world.restart(after_seconds=5)
         assert world.diary.names() == []
-    heard = dict(world.diary.heard)
+    last_observed = dict(world.diary.last_observed)
     world.simulator.set_value(device_id, TEMPERATURE, value="22")
     world.simulator.set_value(device_id, DOOR, value="1")
     assert (world.diary.values(TEMPERATURE), world.diary.values(DOOR)) == (["22"], ["1"])
-    world.diary.heard = heard
+    world.diary.last_observed = last_observed
     world.restart()
     assert (world.diary.values(TEMPERATURE), world.diary.values(DOOR)) == (["22"], ["1"])
 
@@ -101,7 +101,9 @@ def test_value_read_after_observation_is_not_sent_again(world):
     world.advance(10)
     world.simulator.set_value(device_id, TEMPERATURE, value="21")
     # A later read hides the observed value.
-    world.diary.heard = {key: heard._replace(text=None) for key, heard in world.diary.heard.items()}
+    world.diary.last_observed = {
+        key: observed._replace(text=None) for key, observed in world.diary.last_observed.items()
+    }
     world.restart(after_seconds=10)
     assert world.diary.names() == []
     world.advance(60)

@@ -30,29 +30,29 @@ async def bridge(server, bridge):
 @pytest.mark.parametrize("path", [SNAPSHOT, SNAPSHOT_RANGES])
 async def test_loop_serves_others_during_a_slow_query_of_devices(server, bridge, key, device, path):
     with busy(server):
-        asked = await Request(bridge, key, path, LOOKED_UP).begin()
+        request = await Request(bridge, key, path, LOOKED_UP).begin()
         quick = await Request(bridge, key, LIST, b"named=lamp").begin()
-        assert (asked.status, quick.status) == (None, 200)
-    await asked.end()
+        assert (request.status, quick.status) == (None, 200)
+    await request.end()
     # Without a loop, the response is the same.
-    with server.call(key, "GET", f"{path}?{LOOKED_UP.decode()}") as whole:
-        assert asked.status == 200
-        assert b"".join(message.get("body", b"") for message in asked.sent) == whole.get_data()
-        assert {name.lower() for name, _ in whole.headers} <= {*asked.headers, "content-length"}
-        assert asked.headers.get(TOTAL_HEADER.lower()) == whole.headers.get(TOTAL_HEADER)
-    assert (asked.headers["cache-control"], asked.headers["x-content-type-options"]) == ("no-store", "nosniff")
+    with server.call(key, "GET", f"{path}?{LOOKED_UP.decode()}") as complete:
+        assert request.status == 200
+        assert b"".join(message.get("body", b"") for message in request.sent) == complete.get_data()
+        assert {name.lower() for name, _ in complete.headers} <= {*request.headers, "content-length"}
+        assert request.headers.get(TOTAL_HEADER.lower()) == complete.headers.get(TOTAL_HEADER)
+    assert (request.headers["cache-control"], request.headers["x-content-type-options"]) == ("no-store", "nosniff")
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-async def test_disconnected_client_leaves_no_state(server, bridge, key, device, has_begun):
+@pytest.mark.parametrize("has_started", [False, True])
+async def test_disconnected_client_leaves_no_state(server, bridge, key, device, has_started):
     with busy(server):
-        asked = await Request(bridge, key, SNAPSHOT, LOOKED_UP).begin()
-        if not has_begun:
-            await asked.leave()
-    if has_begun:
+        request = await Request(bridge, key, SNAPSHOT, LOOKED_UP).begin()
+        if not has_started:
+            await request.leave()
+    if has_started:
         # The result is available, and no one has read it.
-        asked.disconnected.set()
-        await asked.task
+        request.disconnected.set()
+        await request.task
 
 
 async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_slow_reads(server):
@@ -68,8 +68,8 @@ async def test_filtered_snapshot_that_no_client_reads_does_not_block_other_slow_
 
 
 async def test_rejected_snapshot_leaves_no_garbage(server, bridge, key, device):
-    slots, taken = server.services.download_slots, itertools.cycle(("nobody-0", "nobody-1"))
-    in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, taken))
+    slots, app_ids = server.services.download_slots, itertools.cycle(("nobody-0", "nobody-1"))
+    in_use = list(itertools.takewhile(lambda app_id: slots.acquire(app_id) is None, app_ids))
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

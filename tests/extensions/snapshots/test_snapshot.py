@@ -121,11 +121,11 @@ def test_any_change_of_a_device_object_is_in_the_next_snapshot(server, key, ids)
             for old, new in zip(before, lines, strict=True)
             if {**old, "created_at": ""} != {**new, "created_at": ""}
         }
-        told, _ = lines_of(server, key, f"changed_after={end.revision}")
-        changed = {line["device_id"] for line in told if line["object"] == "device-echo"}
+        reported, _ = lines_of(server, key, f"changed_after={end.revision}")
+        changed = {line["device_id"] for line in reported if line["object"] == "device-echo"}
         assert ids[0] in different <= changed, change
-        for line, whole in zip(told, expected, strict=True):
-            assert line == whole or (line["object"] == "device-echo-unchanged" and line["device_id"] not in changed)
+        for line, complete in zip(reported, expected, strict=True):
+            assert line == complete or (line["object"] == "device-echo-unchanged" and line["device_id"] not in changed)
         rows, _ = arrow_of(server, key, f"changed_after={end.revision}")
         assert {row["device_id"] for row in rows if row["resources"] is not None} == changed, change
         assert sorted(ids) == [row["device_id"] for row in rows]
@@ -148,12 +148,12 @@ def test_only_changed_devices_that_still_exist_are_sent(server, key, ids):
 
 @pytest.mark.parametrize(("rows", "size"), [(10**9, 3), (2, 10**9)])
 def test_batches_are_bounded_and_contain_complete_devices(server, key, ids, monkeypatch, rows, size):
-    whole = arrow_of(server, key)
+    complete = arrow_of(server, key)
     monkeypatch.setattr(stream, "_BATCH_ROWS", rows)
     monkeypatch.setattr(stream, "_BATCH_BYTES", size)
     monkeypatch.setattr("mirror_server.extensions.snapshots.store._ROWS_PER_BATCH", 1)
     server.restart()
-    assert arrow_of(server, key) == whole
+    assert arrow_of(server, key) == complete
 
 
 def test_changed_page_replaces_its_cached_version(server, key, ids):
@@ -168,16 +168,16 @@ def test_changed_page_replaces_its_cached_version(server, key, ids):
 
 
 def test_an_lru_cache_stays_within_its_bound():
-    held = LruCache(max_bytes=10)
-    held.put("a", b"1234")
-    held.put("b", b"1234")
-    assert held.get("a") == b"1234"
-    held.put("c", b"1234")
-    assert [held.get(name) for name in "abc"] == [b"1234", None, b"1234"]
-    held.put("a", b"12345678")
-    assert [held.get(name) for name in "ac"] == [b"12345678", None]
-    held.put("huge", b"x" * 11)
-    assert [held.get(name) for name in ("a", "huge")] == [None, None]
+    cache = LruCache(max_bytes=10)
+    cache.put("a", b"1234")
+    cache.put("b", b"1234")
+    assert cache.get("a") == b"1234"
+    cache.put("c", b"1234")
+    assert [cache.get(name) for name in "abc"] == [b"1234", None, b"1234"]
+    cache.put("a", b"12345678")
+    assert [cache.get(name) for name in "ac"] == [b"12345678", None]
+    cache.put("huge", b"x" * 11)
+    assert [cache.get(name) for name in ("a", "huge")] == [None, None]
 
 
 def ranges_of(server, key, query=""):
@@ -199,9 +199,9 @@ def test_every_device_is_in_one_of_the_ranges(server, key, ids, size, counts):
     found = ranges_of(server, key, f"devices_per_range={size}")
     assert [one.device_count for one in found.data] == counts
     assert found.revision == lines_of(server, key)[1].revision
-    taken = [[line["device_id"] for line in lines_of(server, key, conditions_of(one))[0]] for one in found.data]
-    assert list(map(len, taken)) == counts
-    assert [device_id for part in taken for device_id in part] == sorted(ids)
+    ids_by_range = [[line["device_id"] for line in lines_of(server, key, conditions_of(one))[0]] for one in found.data]
+    assert list(map(len, ids_by_range)) == counts
+    assert [device_id for part in ids_by_range for device_id in part] == sorted(ids)
 
 
 @pytest.mark.with_extension("directory")
@@ -210,8 +210,8 @@ def test_ranges_include_later_devices_and_only_the_selection(server, key, ids):
     assert [(one.after, one.last, one.device_count) for one in found.data] == [(None, None, 1)]
     found = ranges_of(server, key, "devices_per_range=1")
     later = [server.add_device(key, f"later-{number}") for number in range(20)]
-    taken = [line["device_id"] for one in found.data for line in lines_of(server, key, conditions_of(one))[0]]
-    assert taken == sorted([*ids, *later])
+    device_ids = [line["device_id"] for one in found.data for line in lines_of(server, key, conditions_of(one))[0]]
+    assert device_ids == sorted([*ids, *later])
 
 
 def test_too_many_ranges_are_rejected_with_a_possible_size(server, key, ids, monkeypatch):
@@ -234,8 +234,10 @@ def test_device_object_contains_the_acknowledgement_of_a_failed_write(server, ke
         (device,), _ = lines_of(server, key, query)
         desired = device["resources"][0]["desired"]
         (row,), _ = arrow_of(server, key, query)
-        told = [{"by": each["acknowledged_by"], "at": each["acknowledged_at"]} for each in (desired, row["desired"][0])]
-        assert told == [{"by": "night shift", "at": desired["acknowledged_at"]}] * 2
+        acknowledgements = [
+            {"by": each["acknowledged_by"], "at": each["acknowledged_at"]} for each in (desired, row["desired"][0])
+        ]
+        assert acknowledgements == [{"by": "night shift", "at": desired["acknowledged_at"]}] * 2
 
 
 @pytest.mark.with_extension("directory")

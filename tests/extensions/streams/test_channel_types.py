@@ -19,8 +19,8 @@ def test_webhook_is_rejected_if_a_websocket_was_registered_during_its_test_call(
 
 
 def test_key_without_a_channel_gets_the_steps_to_open_a_websocket(server, key):
-    told = server.call(key, "GET", "/v2/notification/channel").json["message"]
-    assert told.endswith(
+    message = server.call(key, "GET", "/v2/notification/channel").json["message"]
+    assert message.endswith(
         " a PUT to /v2/notification/callback registers a webhook, one to /v2/notification/websocket a websocket"
     )
 

@@ -75,18 +75,18 @@ def test_only_the_issuer_gets_the_reason_of_a_failure(server, key, other, device
     server.patch(key, device, answer="reject")
     server.submit(key, device, "w", "PUT", TEMPERATURE, value="30")
     (category,) = (category for _, category in server.responses(key).values())
-    for reader, is_told in ((key, True), (other, False)):
+    for reader, has_reason in ((key, True), (other, False)):
         stream = event_stream.EventStream(server.services.log, reader.split("_")[1], 0)
-        assert (category.encode() in stream.first_events()) == is_told
+        assert (category.encode() in stream.first_events()) == has_reason
 
 
 def test_position_beyond_the_log_is_named_in_the_error(server, key, device, check_error):
     for beyond in ("2", "999999", str(10**17)):
-        told = check_error(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
-        assert told.reason == "CURSOR_BEYOND_LOG"
-        assert "latest" in told.message
-        told = check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": beyond}), 400, "Last-Event-ID")
-        assert told.reason == "CURSOR_BEYOND_LOG"
+        error = check_error(server.call(key, "GET", f"{EVENTS}?after={beyond}"), 400, "after")
+        assert error.reason == "CURSOR_BEYOND_LOG"
+        assert "latest" in error.message
+        error = check_error(server.call(key, "GET", EVENTS, headers={"Last-Event-ID": beyond}), 400, "Last-Event-ID")
+        assert error.reason == "CURSOR_BEYOND_LOG"
 
 
 @pytest.mark.anyio

@@ -22,26 +22,28 @@ MOST = 2
 @pytest.mark.parametrize(("kind", "status"), [(POLL, None), (STREAM, 200)])
 async def test_streams_and_polls_share_the_slots(server, kind, status):
     bridge = ASGIBridge(server.app, Settings(max_body_bytes=1000, max_parked_polls=MOST))
-    held = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
-    assert [each.status for each in held] == [None, 200]
+    open_requests = [await Request(bridge, server.key(), *each).begin() for each in (POLL, STREAM)]
+    assert [each.status for each in open_requests] == [None, 200]
     assert_429(await Request(bridge, server.key(), *kind).begin(), "TOO_MANY_POLLS")
-    await held[0].leave()
+    await open_requests[0].leave()
     again = await Request(bridge, server.key(), *kind).begin()
     assert again.status == status
-    for each in (held[1], again):
+    for each in (open_requests[1], again):
         await each.leave()
 
 
-@pytest.mark.parametrize(("share", "told"), [(1.0, ""), (0.5, "this key has 2 open polls, streams and websockets")])
-def test_excess_stream_that_blocks_a_thread_is_429(new_server, open_poll, check_error, share, told):
+@pytest.mark.parametrize(
+    ("share", "expected_message"), [(1.0, ""), (0.5, "this key has 2 open polls, streams and websockets")]
+)
+def test_excess_stream_that_blocks_a_thread_is_429(new_server, open_poll, check_error, share, expected_message):
     small = new_server(max_blocking_polls=round(MOST / share), poll_share=share)
     key = small.key()
-    held = [open_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
+    polls = [open_poll(key, "after=latest&hold=50", small) for _ in range(MOST)]
     error = check_error(small.call(key, "GET", EVENTS), 429)
     assert error.reason == "TOO_MANY_POLLS"
-    assert told in error.message
+    assert expected_message in error.message
     small.services.log.wake(key.split("_")[1])
-    assert [poll.result(30).status_code for poll in held] == [204] * MOST
+    assert [poll.result(30).status_code for poll in polls] == [204] * MOST
 
 
 def test_closed_stream_makes_room_for_another(new_server):

@@ -31,8 +31,8 @@ def connect(services):
 
 
 def connected(services):
-    socket, begun = connect(services)
-    begun.result(PATIENCE_SECONDS)
+    socket, started = connect(services)
+    started.result(PATIENCE_SECONDS)
     assert services.database.settle(PATIENCE_SECONDS)
     return socket
 
@@ -46,8 +46,8 @@ def test_last_of_several_websockets_opened_in_one_transaction_remains(server, ho
     register(services)
     with hold_writer(services.database):
         opened = [connect(services) for _ in range(3)]
-    for _, begun in opened:
-        begun.result(PATIENCE_SECONDS)
+    for _, started in opened:
+        started.result(PATIENCE_SECONDS)
     assert services.database.settle(PATIENCE_SECONDS)
     assert [closing(socket) for socket, _ in opened] == [REPLACED, REPLACED, None]
 
@@ -87,9 +87,9 @@ def test_websocket_starts_after_its_position_before_other_effects_of_the_transac
     may_end = threading.Event()
     with hold_writer(database):
         database.submit(lambda session: session.after_commit(lambda: may_end.wait(PATIENCE_SECONDS)))
-        second, begun = connect(services)
+        second, started = connect(services)
     try:
-        begun.result(PATIENCE_SECONDS)
+        started.result(PATIENCE_SECONDS)
         frame = second.next_frame(None)
         assert (frame.cursor, frame.text.count(b'"ep"')) == (2, 1)
     finally:

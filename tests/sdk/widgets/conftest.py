@@ -24,9 +24,9 @@ class CountingTransport(httpx.BaseTransport):
         self.requests: list[str] = []
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        asked = f"{request.method} {request.url.path}"
-        if not asked.endswith(("/pull", "/history")):
-            self.requests.append(asked)
+        method_and_path = f"{request.method} {request.url.path}"
+        if not method_and_path.endswith(("/pull", "/history")):
+            self.requests.append(method_and_path)
         if request.url.params.get("hold", "0") != "0":
             # An open poll cannot be interrupted here, and the end of a test waits for threads with one.
             request.url = request.url.copy_set_param("hold", 1)

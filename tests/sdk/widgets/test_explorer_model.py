@@ -28,14 +28,14 @@ def row(model, path):
 
 
 def test_devices_are_rows_by_their_names(model, simulator, device_id):
-    gone = simulator.add_device("lamp", endpoint_type="Light")
-    simulator.deregister(gone)
+    deregistered = simulator.add_device("lamp", endpoint_type="Light")
+    simulator.deregister(deregistered)
     model.load_devices()
-    told = [(one["name"], one["type"], one["state"]) for one in model.device_rows]
-    assert told == [("lamp", "Light", "deregistered"), ("sensor-1", "Light", "registered")]
+    rows = [(one["name"], one["type"], one["state"]) for one in model.device_rows]
+    assert rows == [("lamp", "Light", "deregistered"), ("sensor-1", "Light", "registered")]
     listed = {one["key"]: one for one in model.device_rows}
     assert listed[device_id]["last_contact"] == datetime(2026, 1, 5, 8, tzinfo=UTC)
-    assert listed[gone]["tones"] == {"state": "dim"}
+    assert listed[deregistered]["tones"] == {"state": "dim"}
     assert model.devices_text == "2 devices"
 
 
@@ -87,8 +87,8 @@ def test_card_describes_the_device_and_its_connection(client, mirror, simulator,
     def real(request, answer):
         if not request.url.path.endswith("/connection"):
             return answer
-        about = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
-        return httpx.Response(200, json=answer.json() | about)
+        details = {"protocol": "coap", "lwm2m_version": "1.1", "binding": "UQ", "address": "127.0.0.1:40000"}
+        return httpx.Response(200, json=answer.json() | details)
 
     # An operator sees the address of a real device.
     with MirrorClient(URL, mirror.new_key(), transport=Between(mirror, real)) as operator:
@@ -118,9 +118,9 @@ def test_notice_of_a_rejected_read_goes_when_the_next_read_works(model, simulato
     model.read(TEMPERATURE)
     (notice,) = model.notices.texts
     assert notice.startswith(f"Reading {TEMPERATURE} of sensor-1: ")
-    refused = row(model, TEMPERATURE)
-    assert refused["activity"].startswith("Reading: ")
-    assert refused["tones"]["activity"] == "bad"
+    rejected_row = row(model, TEMPERATURE)
+    assert rejected_row["activity"].startswith("Reading: ")
+    assert rejected_row["tones"]["activity"] == "bad"
     assert row(model, SWITCH)["activity"] == ""
     simulator.set_response_mode(device_id, "normal")
     model.read(TEMPERATURE)
@@ -162,12 +162,12 @@ def test_own_subscription_and_that_of_another_application(model, client, plain, 
 
 
 def test_a_subscription_rejected_by_the_device_is_displayed(model, mirror, simulator, device_id):
-    for answer, shown in (("reject", "rejected"), ("silent", "requested")):
+    for answer, expected in (("reject", "rejected"), ("silent", "requested")):
         simulator.set_response_mode(device_id, answer)
         model.subscribe(TEMPERATURE)
         mirror.services.database.settle(10)
         model.load()
-        assert row(model, TEMPERATURE)["subscription"] == shown
+        assert row(model, TEMPERATURE)["subscription"] == expected
 
 
 def test_status_of_a_resource_that_was_written(model, client, simulator, device_id):
@@ -181,8 +181,8 @@ def test_status_of_a_resource_that_was_written(model, client, simulator, device_
     simulator.set_value(device_id, SWITCH, False)
     client.read_value(device_id, SWITCH)
     model.load()
-    shown = row(model, SWITCH)
-    assert (shown["status"], shown["desired"], shown["tones"]["status"]) == ("Drifting", "true", "warn")
+    switch_row = row(model, SWITCH)
+    assert (switch_row["status"], switch_row["desired"], switch_row["tones"]["status"]) == ("Drifting", "true", "warn")
     simulator.set_online(device_id, False)
     client.requests.begin_write(device_id, SWITCH, False)
     model.load()
@@ -193,14 +193,14 @@ def test_status_of_a_resource_that_was_written(model, client, simulator, device_
 def test_the_selected_resources_are_rows_of_the_state_table(model, client):
     model.read(TEMPERATURE)
     found = model.frame([TEMPERATURE, SWITCH])
-    whole = client.state_frame()
+    complete_frame = client.state_frame()
     assert found["path"].tolist() == [SWITCH, TEMPERATURE] or found["path"].tolist() == [TEMPERATURE, SWITCH]
-    assert found.dtypes.equals(whole.dtypes)
+    assert found.dtypes.equals(complete_frame.dtypes)
     assert found.attrs["mirror"]["taken_at"] == "2026-01-05T08:00:00.000Z"
     assert found.attrs["mirror"]["server"] == URL
     assert list(client.plan(found.assign(value=True)).frame["path"]) == found["path"].tolist()
     empty = ExplorerModel(client).frame([TEMPERATURE])
-    assert (len(empty), list(empty)) == (0, list(whole))
+    assert (len(empty), list(empty)) == (0, list(complete_frame))
 
 
 def test_a_key_that_may_only_read_sees_the_device_without_its_subscriptions(mirror, device_id):

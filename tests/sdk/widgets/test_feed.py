@@ -72,20 +72,24 @@ def test_rejected_poller_is_a_problem_and_restarts_with_a_gap(mirror, seconds):
 def test_a_feed_does_not_keep_its_client_alive():
     client = MirrorClient("http://nowhere.localhost", "key", transport=httpx.MockTransport(lambda _: None))
     feed_of(client)
-    gone = weakref.ref(client)
+    reference = weakref.ref(client)
     del client
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 def test_calls_run_on_threads_and_their_outcomes_on_the_refreshing_thread(live):
-    told, caller = [], threading.current_thread()
+    outcomes, caller = [], threading.current_thread()
     one = live()
     one.start()
-    one.run(threading.current_thread, lambda made_in: told.append((made_in, threading.current_thread())), told.append)
-    until(lambda: told)
-    ((made_in, told_in),) = told
-    assert len({made_in, told_in, caller}) == 3
+    one.run(
+        threading.current_thread,
+        lambda made_in: outcomes.append((made_in, threading.current_thread())),
+        outcomes.append,
+    )
+    until(lambda: outcomes)
+    ((made_in, delivered_in),) = outcomes
+    assert len({made_in, delivered_in, caller}) == 3
 
 
 def test_a_bounded_number_of_calls_is_made_at_once(live):
@@ -100,29 +104,29 @@ def test_a_bounded_number_of_calls_is_made_at_once(live):
 
 
 def test_error_while_refreshing_is_reported_and_the_thread_goes_on(live):
-    told, refreshed = [], []
+    errors, refreshed = [], []
 
     def refresh():
         refreshed.append(1)
         raise RuntimeError("broken")
 
-    live(show=refresh, failed=told.append).start()
+    live(show=refresh, failed=errors.append).start()
     until(lambda: len(refreshed) > 2)
-    assert str(told[0]) == "broken"
+    assert str(errors[0]) == "broken"
 
 
 def test_stop_ends_the_thread_and_drops_outcomes(live):
-    told, free = [], threading.Event()
+    outcomes, free = [], threading.Event()
     before = set(threading.enumerate())
     one = live()
     one.start()
-    one.run(lambda: free.wait(PATIENCE_SECONDS), told.append, told.append)
+    one.run(lambda: free.wait(PATIENCE_SECONDS), outcomes.append, outcomes.append)
     assert one.is_running
     stop_all()
     free.set()
     one.step()
     until(lambda: not threads_since(before) & {"mirror-widget", "mirror-widget-call"})
-    assert told == []
+    assert outcomes == []
     assert not one.is_running
 
 
@@ -133,8 +137,8 @@ def test_service_that_does_not_respond_is_a_problem_until_it_does(client, transp
     feed = feed_of(client)
     subscription = feed.subscribe()
     wait_for_events(client)
-    with monkeypatch.context() as gone:
-        gone.setattr(transport, "handle_request", cut)
+    with monkeypatch.context() as patched:
+        patched.setattr(transport, "handle_request", cut)
         until(lambda: feed.problem)
         assert "cut" in str(feed.problem)
     until(lambda: feed.problem is None)

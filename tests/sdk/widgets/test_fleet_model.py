@@ -116,8 +116,8 @@ def test_selected_devices_are_a_table_for_a_plan(model, client, simulator):
     assert list(found) == FLEET_SCHEMA.names
     assert found["device_id"].tolist() == [row["key"] for row in model.rows if row["key"] in ids[1:]]
     assert found.set_index("endpoint_name").loc["b", ["status", "resources"]].tolist() == ["in_sync", 2]
-    about = {"taken_at": "2026-01-05T08:00:00.000Z", "complete": True, "server": URL, "devices": 3}
-    assert found.attrs["mirror"] == about
+    metadata = {"taken_at": "2026-01-05T08:00:00.000Z", "complete": True, "server": URL, "devices": 3}
+    assert found.attrs["mirror"] == metadata
     plan = client.plan(found.assign(path=SWITCH, value=True))
     assert plan.frame["device_id"].tolist() == found["device_id"].tolist()
     assert model.frame([]).dtypes.astype(str).tolist() == found.dtypes.astype(str).tolist()
@@ -299,20 +299,20 @@ def test_sparklines_are_read_with_one_request_for_all_devices(client, simulator,
         for one in ids:
             simulator.set_value(one, TEMPERATURE, number)
     simulator.advance(1)
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        client, "history", lambda *args, _read=client.history, **options: asked.append(1) or _read(*args, **options)
+        client, "history", lambda *args, _read=client.history, **options: calls.append(1) or _read(*args, **options)
     )
     model = FleetModel(client)
     model.load()
     assert {tuple(row["sparkline"]["values"]) for row in model.rows} == {(None, 21.5, 1.0, 2.0)}
     # Once for the day, and once for its compacted part.
-    assert len(asked) == 2
+    assert len(calls) == 2
     assert model.sparkline_text == "mean of each half hour in the last 24 hours"
     simulator.set_value(ids[0], TEMPERATURE, 3)
     model.load()
     assert sorted(row["sparkline"]["values"][-1] for row in model.rows) == [2.0, 2.5]
-    assert len(asked) == 2
+    assert len(calls) == 2
 
 
 def test_attributes_are_columns(model, client, simulator):

@@ -140,11 +140,11 @@ def test_explorer_that_could_not_open_does_not_close_a_later_one(widget, device_
     with pytest.raises(UnknownDevice) as failed:
         fleet.show_device("unknown")
     fleet.show_device(device_id)
-    shown = fleet.explorer
+    explorer = fleet.explorer
     # Python collects the failed one.
     del failed
     gc.collect()
-    assert fleet.explorer is shown
+    assert fleet.explorer is explorer
 
 
 def test_live_table_displays_events_and_leaves_no_thread(widget, client, simulator, device_id):

@@ -409,12 +409,12 @@ def line_of(count, peak=None, broken=()):
 
 def test_thinning_keeps_peaks_ends_and_breaks():
     points = line_of(10_000, 777, {5000})
-    kept = thinned(points, POINTS)
-    assert len(kept) <= POINTS
-    assert max(point.number for point in kept) == 100
-    assert (kept[0], kept[-1]) == (points[0], points[-1])
-    assert [point.at for point in kept] == sorted(point.at for point in kept)
-    (broken,) = [point for point in kept if not point.is_connected]
+    retained = thinned(points, POINTS)
+    assert len(retained) <= POINTS
+    assert max(point.number for point in retained) == 100
+    assert (retained[0], retained[-1]) == (points[0], points[-1])
+    assert [point.at for point in retained] == sorted(point.at for point in retained)
+    (broken,) = [point for point in retained if not point.is_connected]
     assert abs((broken.at - START).total_seconds() - 5000) < 100
     assert thinned(points[:POINTS], POINTS) == points[:POINTS]
 

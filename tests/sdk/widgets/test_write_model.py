@@ -55,22 +55,22 @@ def event(kind, **more):
 
 
 def test_devices_passed_as_argument_are_the_only_candidates_and_selected(new_model, client, lights):
-    wanted = lights[:2]
+    selected = lights[:2]
     state = client.state_frame(paths=[LEVEL])
-    for given in (
-        [*wanted, wanted[0]],
-        [one for one in client.devices.list() if one.id in wanted],
-        state[state["device_id"].isin(wanted)],
-        state.mirror.wide().loc[wanted],
-        pd.Series(wanted, name="device_id"),
+    for devices in (
+        [*selected, selected[0]],
+        [one for one in client.devices.list() if one.id in selected],
+        state[state["device_id"].isin(selected)],
+        state.mirror.wide().loc[selected],
+        pd.Series(selected, name="device_id"),
     ):
-        model = new_model(given)
-        assert sorted(model.devices.picked) == sorted(wanted), given
+        model = new_model(devices)
+        assert sorted(model.devices.picked) == sorted(selected), devices
         assert {row["device"] for row in model.devices.rows} == {"light-0", "light-1"}
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"devices": pd.DataFrame({"device": ["a"]})}, "pass a table with"),
         *(({"devices": devices}, "pass a device, its id or its endpoint name") for devices in ([3], [None])),
@@ -80,9 +80,9 @@ def test_devices_passed_as_argument_are_the_only_candidates_and_selected(new_mod
         ),
     ],
 )
-def test_invalid_device_or_limit_is_an_error_with_the_cure(client, given, message):
+def test_invalid_device_or_limit_is_an_error_with_the_cure(client, arguments, message):
     with pytest.raises((InvalidValue, TypeError), match=message):
-        WriteModel(client, **given)
+        WriteModel(client, **arguments)
 
 
 def test_directory_that_could_not_be_read_is_not_called_empty(new_model, client):
@@ -136,7 +136,7 @@ def test_only_possibly_writable_resources_are_offered_with_the_current_value(new
 
 
 @pytest.mark.parametrize(
-    ("path", "entry", "told"),
+    ("path", "entry", "message"),
     [
         ("/3308/x", None, "write it like"),
         ("/3308/0", None, "is not a resource"),
@@ -146,12 +146,14 @@ def test_only_possibly_writable_resources_are_offered_with_the_current_value(new
         ("/3/0/13", "tomorrow", "2026-01-05T08:00:00Z"),
     ],
 )
-def test_an_invalid_path_or_value_is_displayed_and_prevents_a_preview(new_model, lights, transport, path, entry, told):
+def test_an_invalid_path_or_value_is_displayed_and_prevents_a_preview(
+    new_model, lights, transport, path, entry, message
+):
     model = new_model(lights, path=path)
     if entry is not None:
         requested(model, path, entry)
     problem = model.value.path_problem or model.value.value_problem
-    assert told in problem
+    assert message in problem
     assert model.status_text == "To begin, correct the input."
     transport.requests.clear()
     model.preview()
@@ -188,10 +190,10 @@ def test_reported_value_is_updated_and_typed_value_stays(new_model, client, simu
 
 
 def test_input_sends_nothing_and_a_complete_preview_only_reads(new_model, lights, transport):
-    for devices, told in ((None, "pick at least one device"), (lights, "choose a resource")):
+    for devices, problem in ((None, "pick at least one device"), (lights, "choose a resource")):
         model = new_model(devices)
         model.preview()
-        assert model.notices.texts == [f"No preview yet: {told}"]
+        assert model.notices.texts == [f"No preview yet: {problem}"]
     transport.requests.clear()
     requested(model, SWITCH, True)
     requested(model, LEVEL, "41")
@@ -217,11 +219,13 @@ def test_a_preview_displays_changes_and_rejected_writes_with_reasons(new_model, 
         ("sensor", Status.REJECTED.text),
         ("f" * 32, Status.REJECTED.text),
     ]
-    told = reasons(model)
-    assert "has no resource" in told["sensor"]
-    assert "no such device" in told["f" * 32]
-    assert re.fullmatch(r"it has this value, reported at 2026-\d\d-\d\d \d\d:\d\d:\d\d UTC", told["light-1"])
-    assert told["light-2"] == "the device is not registered"
+    reason_by_device = reasons(model)
+    assert "has no resource" in reason_by_device["sensor"]
+    assert "no such device" in reason_by_device["f" * 32]
+    assert re.fullmatch(
+        r"it has this value, reported at 2026-\d\d-\d\d \d\d:\d\d:\d\d UTC", reason_by_device["light-1"]
+    )
+    assert reason_by_device["light-2"] == "the device is not registered"
     assert [(row["before"], row["requested"]) for row in model.rows[::4]] == [
         ("10 %", "40 %"),
         ("no value yet", "40 %"),
@@ -355,20 +359,20 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
             outcome = call()
             outcomes.append(lambda: then(outcome))
 
-        threading.Thread(target=make, daemon=True).start() if is_apart else then(call())
+        threading.Thread(target=make, daemon=True).start() if uses_thread else then(call())
 
-    is_apart = False
+    uses_thread = False
     model = WriteModel(client, lights, run, clock=seconds)
     model.devices.load()
     simulator.set_online(lights[1], False)
     previewed(model)
-    is_apart = True
+    uses_thread = True
     model.apply()
     assert model.stage is Stage.WRITING
 
-    def displayed(*wanted):
+    def displayed(*expected):
         model.tick()
-        return [state for _, state in states(model)] == [one.text for one in wanted]
+        return [state for _, state in states(model)] == [one.text for one in expected]
 
     until(lambda: displayed(Status.SUCCESS, Status.PENDING, Status.SUCCESS))
     assert model.status_text == "Writing: 2 of 3 writes ended, 2 succeeded"
@@ -382,7 +386,7 @@ def test_progress_is_seen_as_it_happens_and_stopped(client, simulator, lights, s
     # Its response arrives after the end.
     simulator.set_online(lights[1], True)
     until(lambda: client.get_device(lights[1])[LEVEL].desired.status.name == "SUCCESS")
-    is_apart = False
+    uses_thread = False
     model.receive([event(EventKind.ASYNC_RESPONSE, async_id=model.result["async_id"][1])])
     model.tick()
     assert [state for _, state in states(model)] == [Status.SUCCESS.text] * 3

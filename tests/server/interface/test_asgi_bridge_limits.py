@@ -29,7 +29,7 @@ def requests_take(monkeypatch):
     """Return a function that sets the duration of each request, all of it CPU time."""
 
     def take(seconds):
-        read = itertools.accumulate(itertools.chain.from_iterable((0, 0, taken, 0) for taken in seconds)).__next__
+        read = itertools.accumulate(itertools.chain.from_iterable((0, 0, duration, 0) for duration in seconds)).__next__
         monkeypatch.setattr("mirror_server.web.asgi_bridge.time", SimpleNamespace(perf_counter=read, thread_time=read))
 
     return take
@@ -52,9 +52,9 @@ async def test_one_application_gets_a_share_of_the_polls(server):
     greedy, other = server.key(), server.key()
 
     polls = [await Request(bridge, greedy, *POLL).begin() for _ in range(2)]
-    refused = await Request(bridge, greedy, *POLL).begin()
-    assert_429(refused, "TOO_MANY_POLLS")
-    assert "this key has 2 open polls, streams and websockets" in refused.json["message"]
+    rejected = await Request(bridge, greedy, *POLL).begin()
+    assert_429(rejected, "TOO_MANY_POLLS")
+    assert "this key has 2 open polls, streams and websockets" in rejected.json["message"]
     assert (await Request(bridge, greedy, "/v3/devices").begin()).status == 200
     polls.append(await Request(bridge, other, *POLL).begin())
     await polls.pop(0).leave()
@@ -71,9 +71,9 @@ async def test_application_with_unread_responses_gets_429_until_it_reads_them(se
     deaf = Reader(bridge, key, "/v2/notification/pull", query)
     await until(lambda: bridge.backpressure.total_bytes > 100_000)
     for path in (("/v2/notification/pull", b"after=0&hold=0"), POLL):
-        refused = await Request(bridge, key, *path).begin()
-        assert_429(refused, "TOO_MUCH_UNREAD")
-        assert refused.headers["retry-after"] == "1"
+        rejected = await Request(bridge, key, *path).begin()
+        assert_429(rejected, "TOO_MUCH_UNREAD")
+        assert rejected.headers["retry-after"] == "1"
     assert (await Request(bridge, server.key(), "/v3/devices").begin()).status == 200
     deaf.may_read.set()
     await deaf.end()
@@ -173,14 +173,14 @@ async def test_large_or_many_requests_of_one_key_do_not_block_other_keys(
 ):
     requests_take(itertools.repeat(seconds))
     bridge = ASGIBridge(server.app, Settings(max_body_bytes=1_000_000, max_parked_polls=MOST))
-    sent, answered = {"first": key, "second": key, "third": key, "other": server.key()}, []
+    sent, completed = {"first": key, "second": key, "third": key, "other": server.key()}, []
     for number, (name, by) in enumerate(sent.items()):
         # A key is one application, with any number of blanks before it.
         request = Request(bridge, f"{' ' * number}{by}", *WRITING, body=body)
-        request.task.add_done_callback(lambda _, name=name: answered.append(name))
-    await until(lambda: len(answered) == len(sent))
-    assert [name for name in answered if name != "other"] == ["first", "second", "third"]
-    assert answered.index("other") == before
+        request.task.add_done_callback(lambda _, name=name: completed.append(name))
+    await until(lambda: len(completed) == len(sent))
+    assert [name for name in completed if name != "other"] == ["first", "second", "third"]
+    assert completed.index("other") == before
 
 
 async def test_requests_woken_too_early_wait_again_and_keep_their_order():

@@ -51,11 +51,11 @@ def stored(server: Any, ids: list[str]) -> list[Any]:
             assert found is not None
             device, resources = found
             revisions += [number for each in resources for number in (each.reported_revision, each.desired_revision)]
-            shown = [each._replace(reported_revision=None, desired_revision=None) for each in resources]
+            sanitized = [each._replace(reported_revision=None, desired_revision=None) for each in resources]
             queued = [replace(each, command_id=0, device_id="") for each in commands.waiting(session, device_id)]
-            of_each.append((device.last_contact_at, shown, queued))
-    given = [number for number in revisions if number]
-    assert len(set(given)) == len(given)
+            of_each.append((device.last_contact_at, sanitized, queued))
+    assigned = [number for number in revisions if number]
+    assert len(set(assigned)) == len(assigned)
     results = [entry.body for app_id in APPS for entry in server.services.log.read(app_id, 0, 1000).entries]
     logged = [{**body, "uid": "", "ep": ids.index(body["ep"])} for body in results if "id" in body]
     return [of_each, logged]
@@ -107,8 +107,8 @@ def response_of(outcome: Outcome | None) -> DeviceResponse | None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_concurrent_requests_have_the_same_results_as_sequential_ones(new_server, seed):
-    together, apart = (play(new_server(), seed, run) for run in (at_once, one_by_one))
-    assert together == apart
+    together, sequential = (play(new_server(), seed, run) for run in (at_once, one_by_one))
+    assert together == sequential
 
 
 def test_invalid_request_in_a_group_fails_alone(server, key):

@@ -29,7 +29,7 @@ class OneDevice(RuleBasedStateMachine):
         self.numbers = itertools.count(1)
         self.writes = {path: [] for path in PATHS}
         self.accepted = {}
-        self.taken = {path: set() for path in PATHS}
+        self.past_values = {path: set() for path in PATHS}
 
     @initialize()
     def begin(self):
@@ -110,9 +110,9 @@ class OneDevice(RuleBasedStateMachine):
     def undelivered_commands_never_reached_the_device(self):
         values = self.device_values()
         for path, writes in self.writes.items():
-            self.taken[path].add(values[path])
+            self.past_values[path].add(values[path])
             expired = {number for key, number in writes if self.server.responses(key).get(number) == EXPIRED}
-            assert not expired & self.taken[path]
+            assert not expired & self.past_values[path]
 
     @invariant()
     def logs_have_no_gaps_and_only_responses_to_accepted_requests(self):

@@ -39,9 +39,9 @@ def test_device_object_has_category_only_for_the_issuer_in_any_request_order(ser
     for key, expected in ((issuer, CATEGORY), (other, None)) * 2:
         assert category_in(server, key, device) == expected
     tags = {key: echo(key).headers["ETag"] for key in (issuer, other)}
-    for asking in (issuer, other):
-        codes = {key: echo(asking, tag).status_code for key, tag in tags.items()}
-        assert codes == {issuer: 200, other: 200} | {asking: 304}
+    for reader in (issuer, other):
+        codes = {key: echo(reader, tag).status_code for key, tag in tags.items()}
+        assert codes == {issuer: 200, other: 200} | {reader: 304}
     # Applications that issued nothing share one representation.
     assert echo(server.key()).headers["ETag"] == tags[other]
     server.restart()

@@ -96,10 +96,10 @@ def test_date_header_is_left_to_the_http_server(server, key):
 
 
 def test_malformed_request_id_is_replaced(server, key):
-    for given in ("", "short", "x" * 32, CLIENT_REQUEST_ID + "0", CLIENT_REQUEST_ID + "\u00e9"):
-        identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": given}).headers["X-Request-ID"]
+    for request_id in ("", "short", "x" * 32, CLIENT_REQUEST_ID + "0", CLIENT_REQUEST_ID + "\u00e9"):
+        identity = server.call(key, "GET", "/v3/devices", headers={"X-Request-ID": request_id}).headers["X-Request-ID"]
         assert re.fullmatch("[0-9a-f]{32}", identity)
-        assert identity not in given or not given
+        assert identity not in request_id or not request_id
 
 
 def test_every_operation_with_a_key_rejects_an_unknown_parameter(server, key, check_error):

@@ -80,9 +80,9 @@ def test_subscription_accepted_after_its_end_is_canceled_at_the_device(server, k
     assert server.observed(key) == []
 
 
-@pytest.mark.parametrize("ask", ["read", "subscription"])
-def test_late_response_does_not_recreate_a_deleted_device(server, key, slow, ask):
-    if ask == "read":
+@pytest.mark.parametrize("request_kind", ["read", "subscription"])
+def test_late_response_does_not_recreate_a_deleted_device(server, key, slow, request_kind):
+    if request_kind == "read":
         server.submit(key, slow, "r", "GET", TEMPERATURE)
     else:
         server.subscribe(key, slow)

@@ -117,11 +117,11 @@ def test_deletion_from_a_full_log_is_equally_fast_for_a_longer_log(server):
 
     def work(session, count):
         fill(session, count)
-        taken = []
-        connection.set_progress_handler(lambda: taken.append(1), 100)
+        calls = []
+        connection.set_progress_handler(lambda: calls.append(1), 100)
         logs.drop_bytes(session, "app", 500)
         connection.set_progress_handler(None, 0)
-        steps.append(len(taken))
+        steps.append(len(calls))
         session.run("DELETE FROM logs WHERE app_id = 'app'")
         session.run("DELETE FROM notifications WHERE app_id = 'app'")
 

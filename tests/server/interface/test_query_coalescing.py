@@ -66,12 +66,12 @@ def test_only_changed_devices_are_read_again_after_a_commit(server, queries):
     server.registration(key, ids[1], "PUT")
     queries.clear()
 
-    shown = [read(server, key, device).json["updated_at"] for device in ids]
+    update_times = [read(server, key, device).json["updated_at"] for device in ids]
 
     # On SQLite: the key, the number of the last change, and the changed device. On PostgreSQL, where other processes
     # change devices too: the key and each device, with its resources if it changed.
     assert len(queries) == (6 if ON_POSTGRESQL else 3)
-    assert [each == shown[0] for each in shown] == [True, False, True, True, True]
+    assert [each == update_times[0] for each in update_times] == [True, False, True, True, True]
 
 
 def test_next_request_sees_commits_of_another_process(server):

@@ -164,6 +164,6 @@ def test_device_that_returns_after_expiry_registers_again_and_gets_waiting_comma
     assert "w" not in server.responses(key)
     server.patch(key, device, online=True)
     assert server.responses(key)["w"] == (200, None)
-    shown = server.call(key, "GET", f"/v3/devices/{device}").json
-    assert (shown["state"], shown["created_at"]) == ("registered", "2026-01-05T08:00:00.000Z")
+    returned = server.call(key, "GET", f"/v3/devices/{device}").json
+    assert (returned["state"], returned["created_at"]) == ("registered", "2026-01-05T08:00:00.000Z")
     assert server.kinds(key) == ["registrations-expired", "registrations", "async-responses"]

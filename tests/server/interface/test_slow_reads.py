@@ -52,10 +52,10 @@ async def test_loop_serves_others_during_a_slow_query(server, bridge, key, devic
         assert (slow.status, quick.status) == (None, 200)
     await slow.end()
     # Without a loop the response is the same.
-    with server.call(key, "GET", f"{LIST}?{LOOKED_UP.decode()}") as whole:
+    with server.call(key, "GET", f"{LIST}?{LOOKED_UP.decode()}") as complete:
         assert slow.status == 200
-        assert b"".join(message.get("body", b"") for message in slow.sent) == whole.get_data()
-        assert {name.lower() for name, _ in whole.headers} <= {*slow.headers, "content-length"}
+        assert b"".join(message.get("body", b"") for message in slow.sent) == complete.get_data()
+        assert {name.lower() for name, _ in complete.headers} <= {*slow.headers, "content-length"}
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ async def test_loop_serves_others_while_a_long_response_is_encoded(server, bridg
         assert len(slow.json["reg-updates"]) == long_log
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-async def test_disconnected_client_leaves_no_waiting_read(server, bridge, key, device, has_begun):
+@pytest.mark.parametrize("has_started", [False, True])
+async def test_disconnected_client_leaves_no_waiting_read(server, bridge, key, device, has_started):
     with busy(server):
         slow = await Request(bridge, key, LIST, LOOKED_UP).begin()
-        if not has_begun:
+        if not has_started:
             await slow.leave()
-    if has_begun:
+    if has_started:
         # The result is available and was not read.
         slow.disconnected.set()
         await slow.task
@@ -148,14 +148,14 @@ def test_reads_of_one_application_leave_a_thread_for_others(server):
 
 
 def test_read_released_while_running_frees_its_turn_when_it_ends(server):
-    reads, has_begun, end = server.services.slow_reads, threading.Event(), threading.Event()
+    reads, has_started, end = server.services.slow_reads, threading.Event(), threading.Event()
 
     def read():
-        has_begun.set()
+        has_started.set()
         return end.wait(60)
 
     left = reads.submit("one", read)
-    assert has_begun.wait(60)
+    assert has_started.wait(60)
     for _ in range(2):
         reads.release(left)
     following = reads.submit("one", lambda: "read")

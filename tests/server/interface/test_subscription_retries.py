@@ -37,11 +37,12 @@ def update(server, key, device):
 
 @pytest.mark.parametrize(("answer", "state"), [("reject", "refused"), ("silent", "asked")])
 @pytest.mark.parametrize(
-    ("ask", "again"), [(subscribe_by_rule, update), (subscribe_single, update), (subscribe_single, subscribe_single)]
+    ("subscribe", "again"),
+    [(subscribe_by_rule, update), (subscribe_single, update), (subscribe_single, subscribe_single)],
 )
-def test_rejected_or_unanswered_subscription_is_retried(server, key, device, ask, again, answer, state):
+def test_rejected_or_unanswered_subscription_is_retried(server, key, device, subscribe, again, answer, state):
     server.patch(key, device, answer=answer)
-    ask(server, key, device)
+    subscribe(server, key, device)
     for _ in range(2):
         server.advance(key, TIMEOUT_SECONDS)
         assert subscription_state(server, key, device) == (state, False)
@@ -146,17 +147,17 @@ def test_single_subscription_ended_by_a_full_registration_is_reported(server, ke
     assert "ended-subscriptions" not in registrations(server, key)[-1]
 
 
-@pytest.mark.parametrize("ask", [subscribe_by_rule, subscribe_single])
-def test_ended_subscription_can_be_created_again(server, key, device, ask):
+@pytest.mark.parametrize("subscribe", [subscribe_by_rule, subscribe_single])
+def test_ended_subscription_can_be_created_again(server, key, device, subscribe):
     server.subscribe(key, device)
     server.registration(key, device, "POST")
-    ask(server, key, device)
+    subscribe(server, key, device)
     assert subscription_state(server, key, device) == ("active", True)
     server.registration(key, device, "POST")
     assert subscription_state(server, key, device) == (
-        ("SUBSCRIPTION_ENDED", False) if ask is subscribe_single else ("active", True)
+        ("SUBSCRIPTION_ENDED", False) if subscribe is subscribe_single else ("active", True)
     )
-    assert ("ended-subscriptions" in registrations(server, key)[-1]) is (ask is subscribe_single)
+    assert ("ended-subscriptions" in registrations(server, key)[-1]) is (subscribe is subscribe_single)
 
 
 def test_single_subscription_continued_by_a_rule_has_not_ended(server, key, device):

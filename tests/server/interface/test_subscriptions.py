@@ -17,9 +17,9 @@ def device(server, key):
     return server.add_device(key, "sensor-1", *RESOURCES, endpoint_type="Sensor")
 
 
-def begin(server, key, device_id, begun_by):
+def begin(server, key, device_id, started_by):
     """Subscribe to the temperature, by a single subscription or by a rule."""
-    if begun_by == "single":
+    if started_by == "single":
         server.subscribe(key, device_id)
     else:
         server.put_rules(key, {"resource-path": [TEMPERATURE]})
@@ -298,12 +298,12 @@ def test_unresponsive_device_gets_the_subscription_again_at_its_next_contact(ser
     assert server.subscribed(key, device) == [TEMPERATURE]
 
 
-@pytest.mark.parametrize("begun_by", ["single", "rule"])
-def test_auto_observable_resource_sends_an_initial_event_to_each_subscriber(server, key, other, begun_by):
+@pytest.mark.parametrize("started_by", ["single", "rule"])
+def test_auto_observable_resource_sends_an_initial_event_to_each_subscriber(server, key, other, started_by):
     device = server.add_device(key, "aobs-1", {"path": TEMPERATURE, "value": "2.5", "auto_observable": True})
-    begin(server, key, device, begun_by)
+    begin(server, key, device, started_by)
     assert server.observed(key) == [(device, "2.5")]
-    begin(server, other, device, begun_by)
+    begin(server, other, device, started_by)
     assert server.observed(other) == server.observed(key) == [(device, "2.5")]
     server.set_value(key, device, "3.5")
     server.subscribe(key, device, method="DELETE")

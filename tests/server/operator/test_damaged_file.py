@@ -39,12 +39,12 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def overwrite(path: Path, content: bytes, place: str | int) -> None:
+def overwrite(path: Path, content: bytes, table_or_offset: str | int) -> None:
     """Damage the first page of a table, or the file from an offset on."""
     with closing(sqlite3.connect(path)) as connection:
-        roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (place,)).fetchall()
+        roots = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table_or_offset,)).fetchall()
     with path.open("r+b") as file:
-        file.seek((roots[0][0] - 1) * 4096 if roots else place)
+        file.seek((roots[0][0] - 1) * 4096 if roots else table_or_offset)
         file.write(content)
 
 

@@ -209,9 +209,9 @@ def test_interrupted_erase_prints_the_receipts_of_erased_devices(services, devic
 
 
 def test_erase_prompts_first_and_reports_an_unknown_device(services, device_ids, url):
-    refused = run(url, "erase", *device_ids, input="n\n")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "2 devices" in refused.stderr
+    result = run(url, "erase", *device_ids, input="n\n")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "2 devices" in result.stderr
     assert services.devices.device(device_ids[0])
     assert_fails(url, "erase", "nobody", "--yes", message="nothing is stored")
 

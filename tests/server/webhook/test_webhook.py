@@ -74,8 +74,8 @@ def test_registration_tests_the_url_with_its_headers_and_get_returns_it(server, 
     headers = register(server, key, endpoint, headers={"X-Token": "abc"})
     assert headers["X-Token"] == "abc"
     assert endpoint.content_types == [["application/json; charset=utf-8"], ["application/json"]]
-    shown = server.call(key, "GET", CALLBACK).json
-    assert shown == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
+    returned = server.call(key, "GET", CALLBACK).json
+    assert returned == {"url": endpoint.url, "headers": {"X-Token": "abc"}}
 
 
 def test_failed_test_call_is_400_without_details_of_the_target(server, key, endpoint, monkeypatch, caplog):

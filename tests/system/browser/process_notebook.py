@@ -42,8 +42,8 @@ class Notebook:
         self._others: list[Page] = []
         self._http = httpx.Client(base_url=address, headers=headers, trust_env=False, timeout=PATIENCE_SECONDS)
         wait_until(lambda: _responds(self._http), "JupyterLab to respond", START_SECONDS)
-        place = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
-        self.url = f"{address}/{place}/{name}.ipynb?token={token}&reset"
+        page_path = f"lab/workspaces/{name}/tree" if in_lab else "notebooks"
+        self.url = f"{address}/{page_path}/{name}.ipynb?token={token}&reset"
         self._is_shared = in_lab and not own_page
         self.page: Page = shared_page(lab, browser) if self._is_shared else _new_page(lab, browser)
         self.wrong: list[str] = []

@@ -38,12 +38,12 @@ class Image:
         # The test ignores the bytecode of modules that are never imported.
         self.environment = inherited | {"PATH": "/usr/bin:/bin", "PIP_NO_COMPILE": "1"}
         # Replaces the folders of an image: the home of the user, and the folder of all environments.
-        places = {"HOME": str(self.repository), "APP_BASE": str(folder / "srv"), "LC_ALL": "C.UTF-8"}
+        replacements = {"HOME": str(self.repository), "APP_BASE": str(folder / "srv"), "LC_ALL": "C.UTF-8"}
         self.log = ""
         is_copied = False
         for instruction, rest in self._dockerfile():
             if instruction in {"ARG", "ENV"}:
-                self._set(rest, places)
+                self._set(rest, replacements)
             elif instruction == "COPY" and rest.split()[-2] == "src/":
                 self._lay_out_environment()
                 is_copied = True
@@ -69,16 +69,16 @@ class Image:
         """Return the instructions that repo2docker writes for the repository."""
         options = ["--no-build", "--debug", "--user-name=jovyan", "--user-id=1000"]
         command = [sys.executable, "-m", "repo2docker", *options, str(self.repository)]
-        shown = self._output(command, os.environ)
-        assert f"Building conda environment for python={PYTHON}\n" in shown
-        lines = shown.replace("\\\n", " ").splitlines()
+        output = self._output(command, os.environ)
+        assert f"Building conda environment for python={PYTHON}\n" in output
+        lines = output.replace("\\\n", " ").splitlines()
         written = [line.partition(" ") for line in lines if re.match(r"(?:ARG|ENV|RUN|COPY) ", line)]
         return [(instruction, rest) for instruction, _, rest in written]
 
-    def _set(self, pairs: str, places: dict[str, str]) -> None:
+    def _set(self, pairs: str, replacements: dict[str, str]) -> None:
         for pair in shlex.split(pairs):
             name, _, value = pair.partition("=")
-            self.environment[name] = places.get(name, string.Template(value).safe_substitute(self.environment))
+            self.environment[name] = replacements.get(name, string.Template(value).safe_substitute(self.environment))
 
     def _lay_out_environment(self) -> None:
         """Create the environment that an image begins with.

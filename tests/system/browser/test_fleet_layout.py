@@ -83,10 +83,10 @@ def respond(page: Page, changes: dict[str, Any]) -> None:
 
 
 def test_table_has_one_line_below_its_last_row(page: Page) -> None:
-    borders = [
+    line_colors = [
         row.evaluate("cells => getComputedStyle(cells).borderBottomColor") for row in page.locator(".ag-row > *").all()
     ]
-    assert borders[-1] == "rgba(0, 0, 0, 0)" != borders[0]
+    assert line_colors[-1] == "rgba(0, 0, 0, 0)" != line_colors[0]
 
 
 def test_late_response_of_the_kernel_does_not_undo_a_later_change(page: Page) -> None:

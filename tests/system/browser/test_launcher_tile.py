@@ -67,29 +67,29 @@ def click_tile(page: Page, address: str, title: str) -> Page:
 def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work_with(lab: Lab, page: Page) -> None:
     jupyter, _, token = lab.find(ADDRESS).groups()
     port = httpx.URL(lab.find(MIRROR)[1]).port
-    shown = click_tile(page, f"{jupyter}/lab?reset&token={token}", "Device state mirror")
+    mirror_page = click_tile(page, f"{jupyter}/lab?reset&token={token}", "Device state mirror")
     expect(page.locator(".Toastify__toast")).to_have_count(0)
     wrong: list[str] = []
     hosts: set[str] = set()
-    shown.on("console", lambda message: wrong.append(message.text))
-    shown.on("request", lambda request: hosts.add(httpx.URL(request.url).netloc.decode()))
-    expect(shown.get_by_text("Live", exact=True)).to_be_visible()
-    assert shown.url == f"{jupyter}/mirror/"
+    mirror_page.on("console", lambda message: wrong.append(message.text))
+    mirror_page.on("request", lambda request: hosts.add(httpx.URL(request.url).netloc.decode()))
+    expect(mirror_page.get_by_text("Live", exact=True)).to_be_visible()
+    assert mirror_page.url == f"{jupyter}/mirror/"
     with mirror_of(lab) as client:
         light = client.devices.list(endpoint_name="light-01")[0].id
         client.subscribe(light, LEVEL)
         Simulator(client).set_value(light, LEVEL, 63)
-        expect(shown.get_by_role("gridcell", name="63 %")).to_be_visible()
-        shown.get_by_role("gridcell", name="light-01").click()
-        expect(shown.locator(f".page-resource[data-path='{LEVEL}']")).to_contain_text("63")
+        expect(mirror_page.get_by_role("gridcell", name="63 %")).to_be_visible()
+        mirror_page.get_by_role("gridcell", name="light-01").click()
+        expect(mirror_page.locator(f".page-resource[data-path='{LEVEL}']")).to_contain_text("63")
 
-        shown.goto(f"{jupyter}/proxy/{port}/#key={key_of(lab)}")
-        expect(shown.get_by_text("Live", exact=True)).to_be_visible()
-        assert shown.url == f"{jupyter}/proxy/{port}/"
+        mirror_page.goto(f"{jupyter}/proxy/{port}/#key={key_of(lab)}")
+        expect(mirror_page.get_by_text("Live", exact=True)).to_be_visible()
+        assert mirror_page.url == f"{jupyter}/proxy/{port}/"
         Simulator(client).add_device("arrived-meanwhile")
-    expect(shown.get_by_role("gridcell", name="arrived-meanwhile")).to_be_visible()
-    shown.get_by_role("link", name="OpenAPI").click()
-    expect(shown).to_have_url(f"{jupyter}/proxy/{port}/openapi.json")
+    expect(mirror_page.get_by_role("gridcell", name="arrived-meanwhile")).to_be_visible()
+    mirror_page.get_by_role("link", name="OpenAPI").click()
+    expect(mirror_page).to_have_url(f"{jupyter}/proxy/{port}/openapi.json")
     assert wrong == []
     assert hosts == {httpx.URL(jupyter).netloc.decode()}
 
@@ -110,11 +110,11 @@ def test_a_widget_runs_next_to_the_notebook(lab: Lab, page: Page) -> None:
 def test_page_and_key_require_a_jupyter_login(lab: Lab) -> None:
     jupyter = lab.find(ADDRESS)[1]
     port = httpx.URL(lab.find(MIRROR)[1]).port
-    with httpx.Client(base_url=jupyter, trust_env=False, timeout=30) as stranger:
+    with httpx.Client(base_url=jupyter, trust_env=False, timeout=30) as unauthenticated:
         for path in ("/mirror/", f"/proxy/{port}/", f"/proxy/{port}/v3/devices", "/server-proxy/servers-info"):
-            answer = stranger.get(path)
-            assert answer.status_code in {302, 403}, path
-            assert not KEY.search(answer.text + str(answer.headers))
+            response = unauthenticated.get(path)
+            assert response.status_code in {302, 403}, path
+            assert not KEY.search(response.text + str(response.headers))
 
 
 def test_the_key_is_in_no_log(lab: Lab) -> None:
@@ -123,8 +123,8 @@ def test_the_key_is_in_no_log(lab: Lab) -> None:
     assert lab.request("GET", "/mirror/v3/devices", headers=bearer).status_code == 200
     assert lab.request("GET", "/mirror/v3/nothing", headers=bearer).status_code == 404
     # Jupyter interprets it as a token, and as a wrong one.
-    refused = httpx.get(f"{lab.find(ADDRESS)[1]}/api/contents", headers=bearer, trust_env=False, timeout=30)
-    assert refused.status_code == 403
+    rejected = httpx.get(f"{lab.find(ADDRESS)[1]}/api/contents", headers=bearer, trust_env=False, timeout=30)
+    assert rejected.status_code == 403
     wait_until(lambda: "/api/contents" in lab.output, "the rejection in the log")
     assert key not in lab.output
     assert key.split("_", 2)[2] not in lab.output
@@ -141,8 +141,9 @@ def plain_jupyter(tmp_path: Path) -> Iterator[JupyterProcess]:
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}', encoding="utf-8")
     running = JupyterProcess(tmp_path, [sys.executable, "-m", "jupyterlab", *options], environment)
     try:
+        address = running.find(PREFIXED)[1]
         # It prints its address a moment before it listens there.
-        wait_until(lambda: listens(running.find(PREFIXED)[1]), "JupyterLab to listen")
+        wait_until(lambda: listens(address), "JupyterLab to listen", START_SECONDS)
         yield running
     finally:
         running.close()
@@ -151,10 +152,10 @@ def plain_jupyter(tmp_path: Path) -> Iterator[JupyterProcess]:
 @pytest.mark.browser
 def test_without_a_mirror_the_tile_starts_one_that_ends_with_jupyter(plain_jupyter: JupyterProcess, page: Page) -> None:
     address, token = plain_jupyter.find(PREFIXED).groups()
-    shown = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
-    expect(shown.get_by_text("12 rows")).to_be_visible()
-    expect(shown.get_by_text("Live", exact=True)).to_be_visible()
-    assert shown.url == f"{address}mirror/"
+    mirror_page = click_tile(page, f"{address}lab?reset&token={token}", "Device state mirror (demo)")
+    expect(mirror_page.get_by_text("12 rows")).to_be_visible()
+    expect(mirror_page.get_by_text("Live", exact=True)).to_be_visible()
+    assert mirror_page.url == f"{address}mirror/"
     mirror = plain_jupyter.find(DEMO)[1]
     assert responds(mirror)
     plain_jupyter.close()

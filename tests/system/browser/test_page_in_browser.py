@@ -195,8 +195,8 @@ def test_the_page_shows_the_connection_of_a_device(visit: Visit) -> None:
 def test_a_device_has_its_name_description_and_attributes(visit: Visit) -> None:
     application = visit.server.client(visit.server.key())
     device_id = application.add_device("a-described", {"path": LEVEL, "value": "1"})
-    about = {"name": "Lamp", "description": "Flickers.", "custom_attributes": {"room": "B\u202e12"}}
-    application.http.put(f"/v3/devices/{device_id}", json=about).raise_for_status()
+    metadata = {"name": "Lamp", "description": "Flickers.", "custom_attributes": {"room": "B\u202e12"}}
+    application.http.put(f"/v3/devices/{device_id}", json=metadata).raise_for_status()
     visit.sign_in(visit.server.key())
     visit.choose("a-described")
     for text in ("Name Lamp", "room B\\u202e12"):
@@ -799,14 +799,14 @@ def test_values_are_displayed_as_text_bytes_or_by_instance(visit: Visit) -> None
     payloads = [(raw, path, LWM2M_TLV) for path, raw in values.items()]
     payloads += [(cut, "/3/0/7", LWM2M_TLV), (b"3800", "/3/0/7", "text/plain")]
     payloads += [(raw, "/9999/0/1", "") for raw in ("21 °C".encode(), b"\x00\xff", b"", b"x" * 500)]
-    given = [[base64.b64encode(raw).decode(), path, content_type] for raw, path, content_type in payloads]
-    *shown, shown_cut, shown_text, text, raw_bytes, empty, long = visit.page.evaluate(script, given)
-    for (path, raw), words in zip(values.items(), shown, strict=True):
-        told = json.loads(plain_text(decode(raw, LWM2M_TLV, path)))
-        inside = ", ".join(f"{number}: {json.dumps(one, ensure_ascii=False)}" for number, one in told.items())
+    arguments = [[base64.b64encode(raw).decode(), path, content_type] for raw, path, content_type in payloads]
+    *formatted, formatted_cut, formatted_text, text, raw_bytes, empty, long = visit.page.evaluate(script, arguments)
+    for (path, raw), words in zip(values.items(), formatted, strict=True):
+        decoded = json.loads(plain_text(decode(raw, LWM2M_TLV, path)))
+        inside = ", ".join(f"{number}: {json.dumps(one, ensure_ascii=False)}" for number, one in decoded.items())
         unit = " mV" if path in {"/3/0/7", "/3303/0/5700", "/1/0/17"} else ""
         assert words == visible(f"{{{inside}}}") + unit
-    assert (shown_cut, shown_text) == (cut.hex(" "), "3800 mV")
+    assert (formatted_cut, formatted_text) == (cut.hex(" "), "3800 mV")
     assert (text, raw_bytes, empty) == ("21 °C", "00 ff", "empty")
     assert long.startswith("x" * 200 + "…")
 
@@ -874,5 +874,5 @@ def test_typed_input_is_parsed_like_in_the_client(visit: Visit) -> None:
     }"""
     texts = [(path, text) for path, listed in TYPED.items() for text in listed.split("|")]
     for (path, text), read in zip(texts, visit.page.evaluate(script, texts), strict=True):
-        refused = read.get("problem") is not None
-        assert (None if refused else read) == as_the_client_reads(text, path), f"{path} {text!r}: {read}"
+        is_rejected = read.get("problem") is not None
+        assert (None if is_rejected else read) == as_the_client_reads(text, path), f"{path} {text!r}: {read}"

@@ -40,7 +40,7 @@ def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Bro
     try:
         # Notebook 7 removes invisible cells from the page.
         notebook.page.set_viewport_size({"width": 1400, "height": 3600})
-        explorer, watcher, panel, fleet = shown = [notebook.widget(number) for number in (1, 2, 3, 4)]
+        explorer, watcher, panel, fleet = widgets = [notebook.widget(number) for number in (1, 2, 3, 4)]
         notebook.wait_for_the_cells()
         # Other tests have added devices, and invisible rows are not on the page.
         fleet.get_by_label("Search in Fleet").fill("lamp")
@@ -70,7 +70,7 @@ def test_each_widget_works_and_is_readable_in_both_themes(lab: Lab, browser: Bro
         for theme, is_light in [("JupyterLab Dark", "false"), ("JupyterLab Light", "true")]:
             notebook.choose("Settings", "Theme", theme)
             expect(notebook.page.locator("body")).to_have_attribute("data-jp-theme-light", is_light)
-            expect_enough_contrast(*shown)
+            expect_enough_contrast(*widgets)
             notebook.page.screenshot(path=tmp_path / f"{theme}.png")
         for page in (notebook.page, notebook.other_page()):
             # That of the watcher, and that of the resource in the explorer.

@@ -352,13 +352,13 @@ PROTECTED = b"\x17\xfe\xfd\x00\x01\x00\x00\x00\x00\x00\x63\x00\x20" + bytes(32)
 async def test_record_of_unknown_session_gets_a_shorter_rate_limited_alert():
     limits = CoapLimits(messages_per_second_of_peer=1, burst_of_peer=10)
     async with manual_transport(limits) as (endpoint, transport, _):
-        stranger = Peer("127.0.1.9:5684")
-        transport.received(stranger, PROTECTED)
+        unknown_peer = Peer("127.0.1.9:5684")
+        transport.received(unknown_peer, PROTECTED)
         (alert,) = transport.socket.sent
         assert (alert[:5], alert[11:]) == (b"\x15\xfe\xfd\x00\x00", b"\x00\x02\x02\x14")
         assert len(alert) < len(PROTECTED)
         for unanswered in (alert, b"\x15" + PROTECTED[1:], PROTECTED[:20], PROTECTED[:3] + b"\0\0" + PROTECTED[5:]):
-            transport.received(stranger, unanswered)
+            transport.received(unknown_peer, unanswered)
         assert len(transport.socket.sent) == 1
         assert endpoint.counts.dropped == 5
         for number in range(1_000):
@@ -407,10 +407,10 @@ async def test_invalid_records_do_not_end_session():
 
 async def test_abandoned_handshakes_are_limited():
     async with dtls_endpoint(limits=CoapLimits(handshakes=5)) as (endpoint, new_device):
-        strangers = [new_device("stranger") for _ in range(20)]
-        for stranger in strangers:
-            stranger._connection = stranger._context.connect("::1", 1)
-            await stranger._read()  # returns the cookie, and sends nothing more
+        unknown_devices = [new_device("stranger") for _ in range(20)]
+        for unknown_device in unknown_devices:
+            unknown_device._connection = unknown_device._context.connect("::1", 1)
+            await unknown_device._read()  # returns the cookie, and sends nothing more
         await until(lambda: endpoint.counts.handshake_failures == 15)
         assert await new_device().connect()
 

@@ -394,7 +394,7 @@ def test_concurrent_requests_at_two_processes_get_one_response_each(services, ap
     ids = add_devices(leader, 5)
     chance = random.Random(3)
     last_write: dict[str, bytes] = {}
-    placed: dict[str, Future[Any]] = {}
+    submitted: dict[str, Future[Any]] = {}
     entries: list[Any] = []
     for number in range(120):
         device_id = chance.choice(ids)
@@ -404,16 +404,16 @@ def test_concurrent_requests_at_two_processes_get_one_response_each(services, ap
             request = CommandRequest("PUT", PATH, payload=last_write[device_id], content_type="text/plain")
         # Requests for one device use one process: the order of concurrent ones is undefined.
         process = services[ids.index(device_id) % 2]
-        placed[f"{number}"] = process.commands.submit(CommandSubmission(app_id, device_id, request, f"{number}"))
+        submitted[f"{number}"] = process.commands.submit(CommandSubmission(app_id, device_id, request, f"{number}"))
         if number % 10 == 9:
             # The number of waiting requests per device is limited.
-            [future.result(60) for future in placed.values()]
+            [future.result(60) for future in submitted.values()]
             entries += other.log.read(app_id, len(entries)).entries
-    assert [future.result(60).async_id for future in placed.values()] == list(placed)
+    assert [future.result(60).async_id for future in submitted.values()] == list(submitted)
     wait_for(lambda: not pending_requests(leader, app_id))
     entries += leader.log.read(app_id, len(entries)).entries
     assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
-    assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(placed)
+    assert sorted(entry.body["id"] for entry in entries if entry.kind == "async-responses") == sorted(submitted)
     with other.database.read() as session:
         assert list(violations(session, Extensions().storages)) == []
         for device_id, value in last_write.items():
