@@ -249,13 +249,28 @@ def test_number_has_its_unit_as_people_write_it_and_no_rounding_errors(visit: Vi
     assert visit.wrong == []
 
 
+def test_resources_do_not_move_when_the_connection_arrives(visit: Visit) -> None:
+    visit.server.client(visit.server.key()).add_device("steady", {"path": LEVEL, "value": "1"})
+    delayed: list[Route] = []
+    visit.page.route("**/connection", lambda route: delayed.append(route))  # noqa: PLW0108 - Playwright needs a function
+    visit.sign_in(visit.server.key())
+    with visit.page.expect_request("**/connection"):
+        visit.choose("steady")
+    resource, connection = visit.page.locator(".page-resource").first, visit.page.locator(".page-connection")
+    position = resource.bounding_box()
+    expect(connection).not_to_contain_text("last contact")
+    delayed[0].continue_()
+    expect(connection).to_contain_text("last contact")
+    assert resource.bounding_box() == position
+
+
 def test_a_deleted_device_is_reported(visit: Visit) -> None:
     key, page = visit.server.key(), visit.page
     device_id = visit.server.client(key).add_device("a-goes-for-good", {"path": LEVEL, "value": "1"})
     visit.sign_in(key)
     visit.choose("a-goes-for-good")
     # All requests have their responses.
-    expect(page.locator(".page-connection")).to_be_visible()
+    expect(page.locator(".page-connection")).to_contain_text("last contact")
     erased = run_command("erase", device_id, "--yes", "--database", visit.server.database_url)
     assert erased.returncode == 0, erased.stderr
     visit.refresh()

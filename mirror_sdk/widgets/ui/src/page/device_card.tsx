@@ -128,7 +128,8 @@ function Fact({ name, children }: { name: string; children: ComponentChildren })
 }
 
 function ConnectionText({ connection }: { connection: Connection | null }) {
-  if (!connection) return null;
+  // The line exists from the beginning. Otherwise, its arrival would move the resources away from the pointer.
+  if (!connection) return <p class="page-connection">&nbsp;</p>;
   const { binding, reachable, lifetime_seconds: lifetime, last_contact_at: lastContact, address } = connection;
   const parts = [
     protocolText(connection),
