@@ -170,17 +170,19 @@ class DemoServer(ChildProcess):
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_SECONDS
-        while not self._is_ready():
-            if time.monotonic() > deadline:
-                raise DemoError(f"the server on {self.base_url} is not ready after {_READY_SECONDS:.0f} s")
-            time.sleep(_POLL_SECONDS)
+        # A proxy of the environment variables does not reach this machine.
+        with httpx.Client(base_url=self.base_url, trust_env=False) as http:
+            while not _is_healthy(http):
+                if time.monotonic() > deadline:
+                    raise DemoError(f"the server on {self.base_url} is not ready after {_READY_SECONDS:.0f} s")
+                time.sleep(_POLL_SECONDS)
 
-    def _is_ready(self) -> bool:
-        try:
-            # A proxy of the environment variables does not reach this machine.
-            return httpx.get(f"{self.base_url}{HEALTH}", trust_env=False).is_success
-        except httpx.TransportError:
-            return False
+
+def _is_healthy(http: httpx.Client) -> bool:
+    try:
+        return http.get(HEALTH).is_success
+    except httpx.TransportError:
+        return False
 
 
 def stop_process(process: subprocess.Popen[str]) -> None:
