@@ -131,13 +131,20 @@ def result_of(reads: SlowReadPool, read: Any) -> Any:
 @contextmanager
 def busy(server: Any) -> Iterator[None]:
     """Keep all threads for slow reads busy."""
-    reads, end = server.services.slow_reads, threading.Event()
-    started = [reads.submit(f"nobody-{number}", lambda: end.wait(60)) for number in range(slow_reads._THREADS)]
+    pool, end, running = server.services.slow_reads, threading.Event(), threading.Semaphore(0)
+
+    def read() -> bool:
+        running.release()
+        return end.wait(60)
+
+    reads = [pool.submit(f"nobody-{number}", read) for number in range(slow_reads._THREADS)]
     try:
+        # A thread may still be ending an earlier read of the same application, and then start another one first.
+        assert all(running.acquire(timeout=60) for _ in reads)
         yield
     finally:
         end.set()
-        assert all(result_of(reads, read) for read in started)
+        assert all(result_of(pool, each) for each in reads)
 
 
 async def check_off_the_loop(server: Any, bridge: ASGIBridge, key: str, path: str) -> None:
