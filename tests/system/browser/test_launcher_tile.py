@@ -57,7 +57,7 @@ def click_tile(page: Page, address: str, title: str) -> Page:
     """Open JupyterLab with only the launcher, click the tile, and return the page that it opens."""
     page.goto(address)
     tile = page.locator(".jp-LauncherCard", has_text=title)
-    expect(tile.locator("img")).to_be_visible(timeout=START_SECONDS * 1000)
+    expect(tile.locator("img")).to_be_visible(timeout=60_000)
     with page.expect_popup() as opened:
         tile.click()
     return opened.value
@@ -98,7 +98,7 @@ def test_the_tile_and_the_port_lead_to_the_page_of_the_mirror_the_notebooks_work
 def test_a_widget_runs_next_to_the_notebook(lab: Lab, page: Page) -> None:
     page.goto(lab.find(ADDRESS)[0])
     widget = page.locator(".mirror-widget").first
-    expect(widget).to_be_visible(timeout=START_SECONDS * 1000)
+    expect(widget).to_be_visible()
     with mirror_of(lab) as client:
         client.subscribe("light-01", LEVEL)
         Simulator(client).set_value("light-01", LEVEL, 71)
