@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_server.serverapp import ServerApp
 
 _KERNEL = "python3"
-_START_SECONDS = 120.0
+_START_SECONDS = 60.0
 
 
 async def open_widget(app: ServerApp, name: str, notebook: str) -> None:
